@@ -1,0 +1,7 @@
+"""Storage in a libSQL file or on a libSQL server."""
+
+from __future__ import annotations
+
+__all__ = ("__version__",)
+
+__version__ = "0.1.0"

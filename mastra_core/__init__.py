@@ -1,0 +1,7 @@
+"""Durable agent threads; storage, pubsub, leases and models are plugins."""
+
+from __future__ import annotations
+
+__all__ = ("__version__",)
+
+__version__ = "0.1.0"
