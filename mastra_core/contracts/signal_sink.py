@@ -1,0 +1,108 @@
+"""Where a room that has an event for a thread puts it, without knowing threads.
+
+``notifications`` (and later ``background``, ``schedules``) send through this; ``agent``
+wires it to ``threads`` (signals.md 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from mastra_core.wire.signals import Signal
+
+__all__ = (
+    "Accepted",
+    "AcceptedAction",
+    "IfActive",
+    "IfIdle",
+    "SendSignalResult",
+    "SignalSink",
+    "SignalTarget",
+    "ThreadActivity",
+)
+
+AcceptedAction = Literal["wake", "deliver", "persist", "discard", "blocked"]
+ThreadActivity = Literal["active", "idle"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IfActive:
+    """What to do if a run is active on the thread."""
+
+    behavior: Literal["deliver", "persist", "discard"] = "deliver"
+    attributes: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IfIdle:
+    """What to do if the thread is idle."""
+
+    behavior: Literal["wake", "persist", "discard"] = "wake"
+    attributes: Mapping[str, Any] | None = None
+    #: Options for the run that a wake starts.
+    stream_options: Mapping[str, Any] | None = None
+    require_claimed_owner: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalTarget:
+    """Which thread, and what to do there (signals.md 6.1)."""
+
+    run_id: str | None = None
+    resource_id: str | None = None
+    thread_id: str | None = None
+    if_active: IfActive = field(default_factory=IfActive)
+    if_idle: IfIdle = field(default_factory=IfIdle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """How a signal was taken (signals.md 6.2)."""
+
+    action: AcceptedAction
+    run_id: str | None = None
+    #: The output object of a wake.
+    output: Any = None
+    #: ``thread-blocked`` when blocked.
+    reason: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SendSignalResult:
+    """What a send returns at once.
+
+    ``accepted`` settles when routing is decided and raises if it failed; ``persisted`` is
+    there only for a persist behaviour. Nobody has to await either.
+    """
+
+    signal: Signal
+    accepted: Awaitable[Accepted]
+    persisted: Awaitable[None] | None = None
+
+
+class SignalSink(Protocol):
+    """Sends signals into threads for one agent."""
+
+    agent_id: str
+
+    def thread_activity(self, *, resource_id: str, thread_id: str) -> ThreadActivity:
+        """What this process knows about the thread (notifications.md 8)."""
+        ...
+
+    def send_signal(self, signal: Mapping[str, Any], target: SignalTarget) -> SendSignalResult:
+        """
+        Create and route a signal; the id of a created signal is kept.
+
+        A signal whose id is already queued or stored for the thread is dropped
+        (notifications.md S15): ``accepted`` then settles as the first one did.
+
+        Raises:
+            InvalidSignalError: The signal is malformed; nothing was done.
+        """
+        ...
+
+    async def has_message(self, *, thread_id: str, message_id: str) -> bool:
+        """Does a stored message row with this id exist in the thread?"""
+        ...

@@ -1,0 +1,97 @@
+"""A tool that a model may call (streaming.md 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+__all__ = ("RequireApproval", "Tool", "ToolContext", "ToolWriter")
+
+RequireApproval = bool | Callable[[Any, "ToolContext"], "bool | Awaitable[bool]"]
+
+
+class ToolWriter(Protocol):
+    """Writes into the stream of the run while a tool executes (streaming.md 6.6)."""
+
+    async def write(self, value: Any) -> None:
+        """One ``tool-output`` chunk; streamed, not stored."""
+        ...
+
+    async def custom(self, chunk: Mapping[str, Any]) -> None:
+        """A chunk as given; a ``data-*`` chunk is stored unless ``transient`` is true."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolContext:
+    """What a running tool knows and may do (streaming.md 6.2)."""
+
+    agent_id: str
+    run_id: str
+    tool_call_id: str
+    tool_name: str
+    writer: ToolWriter
+    #: Record a payload and park the run; return right after it.
+    suspend: Callable[..., Awaitable[None]]
+    thread_id: str | None = None
+    resource_id: str | None = None
+    #: What the call was resumed with; None on the first execution.
+    resume_data: Any = None
+    #: Whether there is resume data at all (it may be falsy).
+    is_resumed: bool = False
+    #: The payload of the earlier ``suspend`` of this call.
+    suspend_payload: Any = None
+    #: ``<run_id>:<tool_call_id>``, the same on every execution of this call.
+    idempotency_key: str = ""
+    request_context: dict[str, Any] = field(default_factory=dict)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    abort: asyncio.Event | None = None
+    #: The application object; None for a standalone agent.
+    mastra: Any = None
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Anything an agent can offer to its model."""
+
+    id: str
+    description: str
+    #: May the call run before somebody approved it?
+    require_approval: RequireApproval
+    #: Running it twice with one idempotency key does no harm (snapshots.md G4).
+    idempotent: bool
+    #: It may call ``suspend``; declared so that calls run one at a time.
+    can_suspend: bool
+
+    def input_json_schema(self) -> dict[str, Any]:
+        """JSON schema of the arguments; ``{}`` accepts anything."""
+        ...
+
+    def resume_json_schema(self) -> dict[str, Any] | None:
+        """JSON schema of resume data; None if the tool never suspends."""
+        ...
+
+    def parse_input(self, value: Any) -> Any:
+        """
+        Validate arguments leniently (streaming.md 6.3).
+
+        Raises:
+            ToolInputError: They don't fit; ``details`` name the fields.
+        """
+        ...
+
+    def parse_resume(self, value: Any) -> Any:
+        """
+        Validate resume data.
+
+        Raises:
+            ToolInputError: It doesn't fit.
+        """
+        ...
+
+    @property
+    def execute(self) -> Callable[[Any, ToolContext], Awaitable[Any]] | None:
+        """Runs the tool; None for a client tool, whose call ends the loop."""
+        ...
