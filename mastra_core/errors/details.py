@@ -1,0 +1,114 @@
+"""What an error may carry besides its sentence: plain JSON values, without secrets.
+
+Lives in the lowest room so that every error cleans itself. Code that only
+wants to print a URL uses ``base.redact``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Set
+from datetime import date, datetime, time
+from enum import Enum
+from typing import TypeAlias
+
+__all__ = ("REDACTED", "JsonDetail", "clean_details", "is_secret_name", "redact_text")
+
+#: What a member of ``details`` may be: a JSON scalar, or a list or dict of such values.
+JsonDetail: TypeAlias = "str | int | float | bool | list[JsonDetail] | dict[str, JsonDetail] | None"
+
+#: Stands where a secret was.
+REDACTED = "***"
+
+_MAX_DEPTH = 6
+_SECRET_WORDS = (
+    "password",
+    "passwd",
+    "pwd",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "authkey",
+    "credential",
+    "authorization",
+    "signature",
+    "cookie",
+)
+#: ``max_tokens`` and its like count tokens and hold none.
+_COUNTS_TOKENS = re.compile(r"tokens$|token(count|limit|usage)$")
+_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*://)(?P<user>[^/?#\s:@]*):[^/?#\s]*@")
+_QUERY_VALUE = re.compile(r"(?P<lead>[?&;])(?P<name>[^=&#\s?;]+)=(?P<value>[^&#\s;'\"]*)")
+
+
+def is_secret_name(name: str) -> bool:
+    """True if a setting, query parameter or member of this name usually holds a secret."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    if _COUNTS_TOKENS.search(plain):
+        return False
+    return any(word in plain for word in _SECRET_WORDS) or plain in {"auth", "jwt", "key", "sig"}
+
+
+def redact_text(text: str) -> str:
+    """The text with passwords and token-like query values of every URL in it replaced."""
+    if "://" not in text:
+        return text
+    text = _USERINFO.sub(lambda m: f"{m['scheme']}{m['user']}:{REDACTED}@", text)
+    return _QUERY_VALUE.sub(_redact_pair, text)
+
+
+def _redact_pair(match: re.Match[str]) -> str:
+    if not is_secret_name(match["name"]):
+        return match[0]
+    return f"{match['lead']}{match['name']}={REDACTED}"
+
+
+def clean_details(details: Mapping[str, object] | None) -> dict[str, JsonDetail]:
+    """Plain JSON values under string keys; secrets and credentials of URLs are replaced."""
+    if not details:
+        return {}
+    return {str(name): _clean_member(str(name), value, 0) for name, value in details.items()}
+
+
+def _clean_member(name: str, value: object, depth: int) -> JsonDetail:
+    if isinstance(value, str) and value and is_secret_name(name):
+        return REDACTED
+    return _clean(value, depth)
+
+
+def _clean(value: object, depth: int) -> JsonDetail:
+    plain = _clean_scalar(value)
+    if plain is not NotImplemented:
+        return plain  # type: ignore[return-value]  # NotImplemented was excluded above
+    if depth >= _MAX_DEPTH:
+        return redact_text(repr(value))
+    if isinstance(value, Mapping):
+        return {str(k): _clean_member(str(k), v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item, depth + 1) for item in value]
+    if isinstance(value, Set):
+        return sorted((_clean(item, depth + 1) for item in value), key=repr)
+    return redact_text(str(value))
+
+
+def _clean_scalar(value: object) -> object:
+    """The JSON scalar that stands for the value; ``NotImplemented`` for anything larger."""
+    match value:
+        case Enum():
+            return _clean_scalar(value.value)
+        case None | bool():
+            return value
+        case str():
+            return redact_text(str(value))
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case BaseException():
+            return redact_text(f"{type(value).__name__}: {value}")
+        case _:
+            return NotImplemented
