@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ("__version__",)
+from mastra_conformance.cases import case
+from mastra_conformance.outcomes import not_run
+from mastra_conformance.suite import Suite, requires, tier
+
+__all__ = ("Suite", "__version__", "case", "not_run", "requires", "tier")
 
 __version__ = "0.1.0"

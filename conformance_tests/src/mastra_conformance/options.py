@@ -1,0 +1,129 @@
+"""The options of a conformance run, as pytest gives them to us."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+__all__ = ("DEFAULT_TIERS", "ROLES", "Options", "add_options", "options_of", "parse_tiers")
+
+DEFAULT_TIERS = (0, 1, 2, 3)
+"""Tiers that need nothing but the adapter and its server."""
+
+ROLES = ("storage", "pubsub", "lease")
+"""What an adapter can be asked for."""
+
+_KEY: pytest.StashKey[Options] = pytest.StashKey()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for on the command line."""
+
+    adapters: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ROLES
+    tiers: tuple[int, ...] = DEFAULT_TIERS
+    only: tuple[str, ...] = ()
+    expect: Path | None = None
+    report: Path | None = None
+    soak_seconds: float = 0.0
+    seed: int = 0
+    shuffle_all: bool = False
+    require: bool = False
+
+    def narrows(self) -> bool:
+        """Whether parts of the suite were left out, so that no level can be given."""
+        return bool(self.only)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the ``--mastra-…`` options."""
+    group = parser.getgroup("mastra", "conformance of mastra-core adapters")
+    add = group.addoption
+    add("--mastra-adapter", action="append", default=[], metavar="URL",
+        help="adapter under test; repeat for a matrix")
+    add("--mastra-role", default=",".join(ROLES), metavar="ROLES",
+        help="roles to test, comma separated: storage, pubsub, lease")
+    add("--mastra-tier", default="0-3", metavar="TIERS",
+        help="tiers to run, such as 1 or 0-3 or 0,2 (default 0-3)")
+    add("--mastra-only", action="append", default=[], metavar="CAPABILITY",
+        help="run only the tests of this capability; repeatable")
+    add("--mastra-expect", default=None, metavar="FILE", help="file of known failures (TOML)")
+    add("--mastra-report", default=None, metavar="PATH", help="write the report (JSON) here")
+    add("--mastra-soak", type=float, default=0.0, metavar="SECONDS",
+        help="repeat the concurrency tests for so long")
+    add("--mastra-seed", type=int, default=None, metavar="N",
+        help="seed of the random order and of everything random in a test")
+    add("--mastra-shuffle-all", action="store_true",
+        help="random order for all tests of the run, not only for the suites")
+    add("--mastra-require", action="store_true",
+        help="count tests that this machine can't run as failures")
+
+
+def options_of(config: pytest.Config) -> Options:
+    """
+    The options of this run, read once.
+
+    Raises:
+        pytest.UsageError: A value makes no sense.
+    """
+    if _KEY not in config.stash:
+        config.stash[_KEY] = _read(config)
+    return config.stash[_KEY]
+
+
+def parse_tiers(text: str) -> tuple[int, ...]:
+    """
+    Read ``1``, ``0-3`` or ``0,2-4``.
+
+    Raises:
+        ValueError: It is something else, or outside 0 … 6.
+    """
+    tiers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-6])(?:-([0-6]))?\s*", part)
+        if match is None:
+            raise ValueError(f"Tiers {text!r} are not like 1, 0-3 or 0,2 within 0 … 6.")
+        first, last = int(match[1]), int(match[2] or match[1])
+        tiers.update(range(first, last + 1))
+    return tuple(sorted(tiers))
+
+
+def _read(config: pytest.Config) -> Options:
+    get = config.getoption
+    roles = tuple(role.strip() for role in get("--mastra-role").split(",") if role.strip())
+    unknown = sorted(set(roles) - set(ROLES))
+    if unknown or not roles:
+        raise pytest.UsageError(f"--mastra-role knows {', '.join(ROLES)}, not {unknown}.")
+    try:
+        tiers = parse_tiers(get("--mastra-tier"))
+    except ValueError as exc:
+        raise pytest.UsageError(str(exc)) from exc
+    expect, report = get("--mastra-expect"), get("--mastra-report")
+    return Options(
+        adapters=tuple(get("--mastra-adapter")),
+        roles=roles,
+        tiers=tiers,
+        only=tuple(get("--mastra-only")),
+        expect=Path(expect) if expect else None,
+        report=Path(report) if report else None,
+        soak_seconds=get("--mastra-soak"),
+        seed=_seed(config),
+        shuffle_all=get("--mastra-shuffle-all"),
+        require=get("--mastra-require"),
+    )
+
+
+def _seed(config: pytest.Config) -> int:
+    """The seed of the command line, of the xdist controller, or a new one."""
+    given = config.getoption("--mastra-seed")
+    if given is not None:
+        return int(given)
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is not None:
+        return int(worker_input["mastra_seed"])
+    return secrets.randbelow(2**32)

@@ -1,0 +1,58 @@
+"""Which levels a run gives.
+
+A level is given only if every test of its tiers was run and none failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mastra_core.plugins import WIRE
+
+from mastra_conformance.outcomes import Outcome
+from mastra_conformance.report.model import CaseResult
+
+__all__ = ("CONCURRENT", "CORE", "FAULT_TOLERANT", "FULL", "INTEROP", "WIRE_LEVEL", "levels_of")
+
+CORE = "core"
+FULL = "full"
+CONCURRENT = "concurrent"
+WIRE_LEVEL = f"wire-{WIRE}"
+FAULT_TOLERANT = "fault-tolerant"
+INTEROP = "interop"
+
+_BY_TIER = {2: CONCURRENT, 3: WIRE_LEVEL, 4: FAULT_TOLERANT, 5: INTEROP}
+_BLOCKING = frozenset({Outcome.FAILED, Outcome.DISHONEST, Outcome.NOT_RUN})
+
+
+def levels_of(cases: Sequence[CaseResult], *, partial: bool = False) -> tuple[str, ...]:
+    """
+    The levels of one run; ``full`` stands for ``core``, too.
+
+    Args:
+        cases: Every test of the run.
+        partial: Parts were left out by hand, so nothing can be said.
+    """
+    if partial:
+        return ()
+    static = [case for case in cases if case.tier == 0]
+    contract = [case for case in cases if case.tier == 1]
+    levels: list[str] = []
+    if _is_clean(static) and _is_clean(contract):
+        levels.append(FULL)
+    elif _is_clean(static) and _is_clean(case for case in contract if _is_base(case)):
+        levels.append(CORE)
+    for tier, level in _BY_TIER.items():
+        if _is_clean(case for case in cases if case.tier == tier):
+            levels.append(level)
+    return tuple(levels)
+
+
+def _is_base(case: CaseResult) -> bool:
+    return case.capability is None or "." not in case.capability
+
+
+def _is_clean(cases: Iterable[CaseResult]) -> bool:
+    """At least one passed and nothing is against it."""
+    outcomes = [case.outcome for case in cases]
+    return Outcome.PASSED in outcomes and not _BLOCKING & set(outcomes)
