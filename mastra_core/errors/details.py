@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Set as AbstractSet
 from datetime import date, datetime, time
 from enum import Enum
 from typing import TypeAlias
@@ -88,7 +88,7 @@ def _clean(value: object, depth: int) -> JsonDetail:
         return {str(k): _clean_member(str(k), v, depth + 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(item, depth + 1) for item in value]
-    if isinstance(value, Set):
+    if isinstance(value, AbstractSet):
         return sorted((_clean(item, depth + 1) for item in value), key=repr)
     return redact_text(str(value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from mastra_core.errors.base import Category, ErrorFields, MastraError, with_facts
 
@@ -267,7 +267,7 @@ class ModelHTTPError(ModelError):
         self.status = status
         #: Seconds the provider asks to wait; None when it didn't say.
         self.retry_after = retry_after
-        self.retryable = status in {408, 409, 425, 429} or status >= 500
+        self.retryable = status in _RETRYABLE_STATUSES
         of_model = f" for model {model!r}" if model else ""
         super().__init__(
             message or f"The provider answered {status}{of_model}.",
@@ -360,6 +360,10 @@ class TaskLimitError(TaskError):
             message or f"At most {limit} background tasks may run or wait.",
             **with_facts(fields, limit=limit),
         )
+
+
+#: The provider is busy, slow or down; asking again later may work.
+_RETRYABLE_STATUSES: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 
 
 def _limit(limit_ms: float | None) -> str:

@@ -1,0 +1,40 @@
+"""Ids, injected: random ones, and those that follow from what they name."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final, Protocol, runtime_checkable
+
+from mastra_core.base.jsonjs import encode
+
+__all__ = ("NAMESPACE", "Ids", "UuidIds", "uuid5")
+
+#: The namespace of all ids that follow from facts; changing it changes every such id.
+NAMESPACE: Final = uuid.UUID("6f4a7c1e-3b0d-5f52-9c55-0d9e6d1a4b27")
+
+
+@runtime_checkable
+class Ids(Protocol):
+    """Makes new ids; tests count instead."""
+
+    def new(self, kind: str = "message", **facts: Any) -> str:
+        """An id that nobody has yet, for a thing of this kind; facts may help to choose it."""
+        ...
+
+
+class UuidIds:
+    """Random ids (UUID version 4), whatever the kind."""
+
+    __slots__ = ()
+
+    def new(self, kind: str = "message", **facts: Any) -> str:
+        return str(uuid.uuid4())
+
+
+def uuid5(*parts: Any) -> str:
+    """
+    The same id for the same parts, in every process and language.
+
+    The name is the parts' JSON array, so ``("a", "b")`` and ``("ab",)`` differ.
+    """
+    return str(uuid.uuid5(NAMESPACE, encode(parts)))

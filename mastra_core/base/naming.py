@@ -1,0 +1,51 @@
+"""Spelling of names: snake_case here, camelCase on the wire, and what plugins and XML allow."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mastra_core.errors.base import camel
+
+__all__ = (
+    "PLUGIN_ID",
+    "XML_NAME",
+    "clean_xml_name",
+    "is_plugin_id",
+    "is_xml_name",
+    "to_camel",
+    "to_snake",
+)
+
+#: Ids of plugins, adapters and descriptors (design.md 4.3).
+PLUGIN_ID: Final = re.compile(r"[a-z][a-z0-9_]*")
+#: Names of signal tags and attributes (signals.md 3.3).
+XML_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def to_camel(name: str) -> str:
+    """``thread_id`` as ``threadId``."""
+    return camel(name)
+
+
+def to_snake(name: str) -> str:
+    """``threadId`` as ``thread_id``; ``HTTPStatus`` as ``http_status``."""
+    return _HUMP.sub("_", name).lower()
+
+
+def is_plugin_id(name: str) -> bool:
+    """True if a plugin may be called this."""
+    return PLUGIN_ID.fullmatch(name) is not None
+
+
+def is_xml_name(name: str) -> bool:
+    """True if a tag or attribute may be called this."""
+    return XML_NAME.fullmatch(name) is not None
+
+
+def clean_xml_name(name: str) -> str:
+    """The nearest allowed name, for rows that others stored with a bad one (signals.md 3.3)."""
+    cleaned = re.sub(r"[^A-Za-z0-9_.-]", "_", name) or "_"
+    return cleaned if is_xml_name(cleaned) else f"_{cleaned}"
