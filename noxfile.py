@@ -1,7 +1,7 @@
 """Every check of this repository; the only entry to them.
 
 ``nox`` runs what needs no server, ``nox -s ci`` everything; ``nox --list`` names the sessions.
-Sessions share four virtual environments under ``.nox``, filled by pip with the versions of
+Sessions share five virtual environments under ``.nox``, filled by pip with the versions of
 ``constraints.txt`` and refilled only when something that is installed has changed.
 """
 
