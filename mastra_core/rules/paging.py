@@ -1,0 +1,94 @@
+"""Pages of lists: which are refused, what they cover, whether more follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mastra_core.errors import StorageArgumentError
+
+__all__ = ("Page", "PerPage", "check_page", "has_more", "has_more_with_included", "optional_page")
+
+PerPage = int | Literal[False]
+"""Rows on a page; False for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A checked page. ``limit`` is None when everything was asked for."""
+
+    number: int
+    per_page: PerPage
+    offset: int
+    limit: int | None
+
+    @property
+    def end(self) -> int | None:
+        """Offset after the last row of the page; None without a limit."""
+        return None if self.limit is None else self.offset + self.limit
+
+
+def check_page(page: object, per_page: object, *, store: str, operation: str) -> Page:
+    """
+    The page of a list that always pages (streaming.md 10.6, 10.7).
+
+    ``per_page=False`` is everything, whatever the page; ``per_page=0`` is no row.
+
+    Raises:
+        StorageArgumentError: ``page`` isn't a whole number >= 0, or ``per_page`` neither
+            that nor False (id ``MASTRA_STORAGE_<STORE>_<OPERATION>_INVALID_PAGE``).
+    """
+    number = _check_number("page", page, store, operation)
+    if per_page is False:
+        return Page(number=number, per_page=False, offset=0, limit=None)
+    rows = _check_number("per_page", per_page, store, operation)
+    return Page(number=number, per_page=rows, offset=number * rows, limit=rows)
+
+
+def optional_page(page: object, per_page: object, *, store: str, operation: str) -> Page | None:
+    """
+    The page of a list that pages only when both are given (snapshots.md 5.5).
+
+    Returns:
+        None if everything is to be returned: one of the two is missing, or ``per_page`` is
+        False. What is given is checked all the same.
+
+    Raises:
+        StorageArgumentError: As ``check_page``.
+    """
+    if page is not None:
+        _check_number("page", page, store, operation)
+    if per_page is not None and per_page is not False:
+        _check_number("per_page", per_page, store, operation)
+    if page is None or per_page is None or per_page is False:
+        return None
+    return check_page(page, per_page, store=store, operation=operation)
+
+
+def has_more(page: Page, total: int) -> bool:
+    """Whether rows follow this page, of ``total`` matches in the requested order."""
+    return page.end is not None and page.end < total
+
+
+def has_more_with_included(page: Page, total: int, returned_matches: int) -> bool:
+    """
+    Whether rows follow a page that was joined with ``include`` rows (streaming.md 10.7).
+
+    Args:
+        page: The page that was asked for.
+        total: All matches of the filter.
+        returned_matches: How many matches are among the returned rows, page and included
+            rows together; if that is all of them nothing follows.
+    """
+    return has_more(page, total) and returned_matches < total
+
+
+def _check_number(name: str, value: object, store: str, operation: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    allowed = "a whole number >= 0" + (" or False" if name == "per_page" else "")
+    raise StorageArgumentError(
+        f"{name} must be {allowed}, not {value!r}.",
+        id=f"MASTRA_STORAGE_{store.upper()}_{operation.upper()}_INVALID_PAGE",
+        details={"argument": name},
+    )
