@@ -18,8 +18,8 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -141,26 +141,37 @@ class _NotPlainError(Exception):
 
 def _copy_plain(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind is dict:
+    if kind is dict or kind is list:
         if depth >= MAX_DEPTH:
             raise _NotPlainError
-        copied = {}
-        for key, item in value.items():
-            if type(key) is not str:
-                raise _NotPlainError
-            copied[key] = item if type(item) in _FIXED else _copy_plain(item, depth + 1)
-        return copied
-    if kind is list:
-        if depth >= MAX_DEPTH:
-            raise _NotPlainError
-        return [item if type(item) in _FIXED else _copy_plain(item, depth + 1) for item in value]
-    if kind in _FIXED:
+        return _copy_dict(value, depth + 1) if kind is dict else _copy_list(value, depth + 1)
+    if kind in _FIXED or (kind is float and _is_alike(value)):
         return value
-    if kind is str and (value.isascii() or not _SURROGATE.search(value)):
-        return value
-    if kind is float and _is_alike(value):
+    if kind is str and not _SURROGATE.search(value):
         return value
     raise _NotPlainError
+
+
+def _copy_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    copied = {}
+    for key, item in value.items():
+        if type(key) is not str or not (key.isascii() or not _SURROGATE.search(key)):
+            raise _NotPlainError
+        kind = type(item)
+        if kind in _FIXED or (kind is str and item.isascii()):
+            copied[key] = item
+        else:
+            copied[key] = _copy_plain(item, depth)
+    return copied
+
+
+def _copy_list(value: list[Any], depth: int) -> list[Any]:
+    return [
+        item
+        if (kind := type(item)) in _FIXED or (kind is str and item.isascii())
+        else _copy_plain(item, depth)
+        for item in value
+    ]
 
 
 _FIXED: Final = frozenset({int, bool, NoneType})
@@ -197,7 +208,7 @@ def _containers_within(containers: list[Any]) -> list[Any] | None:
             for key in container:
                 if type(key) is not str:
                     return None
-            items = container.values()
+            items: Iterable[Any] = container.values()
         else:
             items = container
         for item in items:
@@ -227,7 +238,7 @@ class _Plainer:
         self._depth = 0
 
     def plain(self, value: Any) -> Any:
-        """The plain form of a whole value."""
+        """The plain form of a whole value; one walker walks once."""
         plain = self._plain(value)
         if plain is UNDEFINED:
             raise self._refusal("is undefined")
@@ -235,14 +246,20 @@ class _Plainer:
 
     def _plain(self, value: Any) -> Any:
         kind = type(value)
-        if kind is str:
-            return self._string(value)
-        if kind in _FIXED:
-            return self._integer(value) if kind is int else value
         if kind is dict:
             return self._object(value)
         if kind is list:
             return self._array(value)
+        if kind is str:
+            return self._string(value)
+        if kind is bool or value is None:
+            return value
+        if kind is int:
+            return self._integer(value)
+        if kind is float:
+            return self._number(value)
+        if kind is datetime:
+            return self._time(value)
         return self._converted(value)
 
     def _converted(self, value: Any) -> Any:
@@ -281,8 +298,10 @@ class _Plainer:
 
     def _container(self, value: Any) -> Any:
         if _has_fields(value) or isinstance(value, MastraError):
-            with self._unrepeated(value):
-                return self._plain(_wire_form(value))
+            self._open_up(value)
+            plain = self._plain(_wire_form(value))
+            self._open.discard(id(value))
+            return plain
         match value:
             case Mapping():
                 return self._object(value)
@@ -295,27 +314,29 @@ class _Plainer:
                 raise self._refusal(f"is {_described(value)}")
 
     def _object(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        self._go_deeper(value)
         written: dict[str, Any] = {}
-        with self._deeper(value):
-            for key, item in value.items():
-                name = self._string(key if type(key) is str else self._key(key))
-                self._path.append(name)
-                plain = self._plain(item)
-                if plain is not UNDEFINED:
-                    if name in written:
-                        raise self._refusal("has the name of another member once keys are text")
-                    written[name] = plain
-                self._path.pop()
+        for key, item in value.items():
+            name = self._string(key if type(key) is str else self._key(key))
+            self._path.append(name)
+            plain = self._plain(item)
+            if plain is not UNDEFINED:
+                if name in written:
+                    raise self._refusal("has the name of another member once keys are text")
+                written[name] = plain
+            self._path.pop()
+        self._come_back(value)
         return written
 
     def _array(self, value: Sequence[Any]) -> list[Any]:
+        self._go_deeper(value)
         written = []
-        with self._deeper(value):
-            for index, item in enumerate(value):
-                self._path.append(index)
-                plain = self._plain(item)
-                written.append(None if plain is UNDEFINED else plain)
-                self._path.pop()
+        for index, item in enumerate(value):
+            self._path.append(index)
+            plain = self._plain(item)
+            written.append(None if plain is UNDEFINED else plain)
+            self._path.pop()
+        self._come_back(value)
         return written
 
     def _key(self, key: Any) -> str:
@@ -352,9 +373,7 @@ class _Plainer:
             if self._lenient:
                 return None
             raise self._refusal(f"is {js_number(value)}")
-        if value.is_integer() and abs(value) < _FIRST_WITH_EXPONENT:
-            return int(value)
-        return value
+        return int(value) if value.is_integer() and abs(value) < _FIRST_WITH_EXPONENT else value
 
     def _time(self, value: datetime) -> str:
         if value.utcoffset() is None:
@@ -366,22 +385,22 @@ class _Plainer:
         except WireEncodeError as exc:
             raise self._refusal("is outside the years 1 to 9999 in UTC") from exc
 
-    @contextmanager
-    def _deeper(self, container: Any) -> Iterator[None]:
+    # A refusal ends the whole walk, so nothing is undone on the way out.
+
+    def _go_deeper(self, container: Any) -> None:
         if self._depth >= MAX_DEPTH:
             raise self._refusal(f"is nested more than {MAX_DEPTH} levels deep")
-        with self._unrepeated(container):
-            self._depth += 1
-            yield
-            self._depth -= 1
+        self._depth += 1
+        self._open_up(container)
 
-    @contextmanager
-    def _unrepeated(self, container: Any) -> Iterator[None]:
+    def _come_back(self, container: Any) -> None:
+        self._depth -= 1
+        self._open.discard(id(container))
+
+    def _open_up(self, container: Any) -> None:
         if id(container) in self._open:
             raise self._refusal("contains itself")
         self._open.add(id(container))
-        yield
-        self._open.discard(id(container))
 
     def _refusal(self, reason: str) -> WireEncodeError:
         return WireEncodeError(path=self._prefix + json_path(self._path), reason=reason)

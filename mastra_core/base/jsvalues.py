@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Set as AbstractSet
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
@@ -39,7 +40,7 @@ def js_number(value: float) -> str:
         return "0"
     # Both languages choose the shortest digits that read back; only the layout differs.
     sign, digits, exponent = Decimal(float.__repr__(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)  # noqa: S101 - the value is finite
+    assert isinstance(exponent, int)
     text = "".join(map(str, digits))
     return ("-" if sign else "") + _layout(text, len(text) + exponent)
 

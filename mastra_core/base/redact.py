@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mastra_core.errors.details import REDACTED, is_secret_name, redact_text
+from mastra_core.errors.details import REDACTED, is_secret_name, is_secret_parameter, redact_text
 
 __all__ = ("REDACTED", "is_secret_name", "redact_text", "redact_url")
 
@@ -36,6 +36,6 @@ _LONGEST_USER: Final = 20
 
 
 def _redact_pair(match: re.Match[str]) -> str:
-    if match["value"] and is_secret_name(match["name"]):
+    if match["value"] and is_secret_parameter(match["name"]):
         return f"{match['lead']}{match['name']}={REDACTED}"
     return match[0]

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Set as AbstractSet
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time
 from enum import Enum
 from typing import TypeAlias
 
-__all__ = ("REDACTED", "JsonDetail", "clean_details", "is_secret_name", "redact_text")
+__all__ = (
+    "REDACTED",
+    "JsonDetail",
+    "clean_details",
+    "is_secret_name",
+    "is_secret_parameter",
+    "redact_text",
+)
 
 #: What a member of ``details`` may be: a JSON scalar, or a list or dict of such values.
 JsonDetail: TypeAlias = "str | int | float | bool | list[JsonDetail] | dict[str, JsonDetail] | None"
@@ -44,11 +52,16 @@ _QUERY_VALUE = re.compile(r"(?P<lead>[?&;])(?P<name>[^=&#\s?;]+)=(?P<value>[^&#\
 
 
 def is_secret_name(name: str) -> bool:
-    """True if a setting, query parameter or member of this name usually holds a secret."""
+    """True if a setting or member of this name usually holds a secret."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     if _COUNTS_TOKENS.search(plain):
         return False
-    return any(word in plain for word in _SECRET_WORDS) or plain in {"auth", "jwt", "key", "sig"}
+    return any(word in plain for word in _SECRET_WORDS) or plain in {"auth", "jwt"}
+
+
+def is_secret_parameter(name: str) -> bool:
+    """True if a query parameter of this name usually holds a secret; in URLs ``key`` is one."""
+    return is_secret_name(name) or name.lower() in {"key", "sig"}
 
 
 def redact_text(text: str) -> str:
@@ -60,7 +73,7 @@ def redact_text(text: str) -> str:
 
 
 def _redact_pair(match: re.Match[str]) -> str:
-    if not is_secret_name(match["name"]):
+    if not is_secret_parameter(match["name"]):
         return match[0]
     return f"{match['lead']}{match['name']}={REDACTED}"
 
