@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
+from mastra_core.base.isotime import epoch_ms
+from mastra_core.contracts.storage.memory import DateRange, OrderBy
 from mastra_core.errors import StorageArgumentError
+from mastra_core.rules.arguments import check_choice, moment
 
-__all__ = ("Page", "PerPage", "check_page", "has_more", "has_more_with_included", "optional_page")
+__all__ = (
+    "Page",
+    "PerPage",
+    "bounds_ms",
+    "check_order",
+    "check_page",
+    "cursor_page",
+    "has_more",
+    "has_more_with_included",
+    "optional_page",
+)
 
 PerPage = int | Literal[False]
 """Rows on a page; False for all."""
@@ -63,6 +78,54 @@ def optional_page(page: object, per_page: object, *, store: str, operation: str)
     if page is None or per_page is None or per_page is False:
         return None
     return check_page(page, per_page, store=store, operation=operation)
+
+
+def cursor_page(
+    page: object, per_page: object, *, has_cursor: bool, store: str, operation: str
+) -> Page | None:
+    """
+    As ``optional_page``; behind a cursor ``per_page`` alone is enough and ``page`` counts from
+    the cursor.
+    """
+    if has_cursor and page is None:
+        page = 0
+    return optional_page(page, per_page, store=store, operation=operation)
+
+
+def check_order(order: OrderBy, fields: Sequence[str] = ("createdAt", "updatedAt")) -> OrderBy:
+    """
+    An order from the allow list.
+
+    Raises:
+        StorageArgumentError: Rows of this kind can't be ordered so.
+    """
+    check_choice(order.field, "order_by.field", fields)
+    check_choice(order.direction, "order_by.direction", ("ASC", "DESC"))
+    return order
+
+
+def bounds_ms(date_range: DateRange | None) -> tuple[int | None, int | None]:
+    """
+    The range as epoch milliseconds: first that is inside, first that is behind it.
+
+    Raises:
+        StorageArgumentError: A bound has no time zone.
+    """
+    if date_range is None:
+        return None, None
+    low = high = None
+    if date_range.start is not None:
+        low = _first_ms(date_range.start, "start", exclusive=date_range.start_exclusive)
+    if date_range.end is not None:
+        high = _first_ms(date_range.end, "end", exclusive=not date_range.end_exclusive)
+    return low, high
+
+
+def _first_ms(bound: datetime, name: str, *, exclusive: bool) -> int:
+    """The first whole millisecond at, or behind, an instant that may lie between two."""
+    whole = moment(bound, name)
+    is_between = whole != bound
+    return epoch_ms(whole) + (1 if exclusive or is_between else 0)
 
 
 def has_more(page: Page, total: int) -> bool:

@@ -70,7 +70,7 @@ def apply_patch(schedule: Schedule, patch: Mapping[str, Any], *, now_ms: int) ->
     Raises:
         StorageArgumentError: A value is of a wrong kind.
     """
-    changed = {**schedule.model_dump(), "updated_at": now_ms, **patch}
+    changed = {**dict(schedule), "updated_at": now_ms, **patch}
     try:
         return Schedule.model_validate(changed)
     except ValueError as error:

@@ -35,6 +35,7 @@ __all__ = (
     "check_key",
     "check_size",
     "check_version",
+    "claim_id_of",
     "claim_resume",
     "current_claim",
     "empty_snapshot",
@@ -313,6 +314,13 @@ def current_claim(snapshot: Mapping[str, Any]) -> ResumeClaim | None:
         return None
 
 
+def claim_id_of(snapshot: Mapping[str, Any] | None) -> str | None:
+    """The id of the claim in the document; None without one."""
+    stored = (snapshot or {}).get(CLAIM)
+    claim_id = stored.get("claimId") if isinstance(stored, Mapping) else None
+    return claim_id if isinstance(claim_id, str) else None
+
+
 def check_claim(
     snapshot: Mapping[str, Any] | None,
     claim_id: str | None,
@@ -329,8 +337,7 @@ def check_claim(
     """
     if claim_id is None:
         return
-    stored = (snapshot or {}).get(CLAIM)
-    current = stored.get("claimId") if isinstance(stored, Mapping) else None
+    current = claim_id_of(snapshot)
     if current != claim_id:
         raise FencedOutError(key=f"{workflow_name}/{run_id}", fence=claim_id, current=current)
 

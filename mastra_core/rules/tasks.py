@@ -85,7 +85,7 @@ def apply_patch(task: BackgroundTask, patch: Mapping[str, Any]) -> BackgroundTas
         StorageArgumentError: A value is of a wrong kind.
     """
     try:
-        return BackgroundTask.model_validate({**task.model_dump(), **patch})
+        return BackgroundTask.model_validate({**dict(task), **patch})
     except ValueError as error:
         raise StorageArgumentError(f"The patch doesn't fit a task: {error}") from error
 
