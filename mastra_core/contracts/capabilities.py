@@ -76,9 +76,7 @@ STORAGE_CAPABILITIES: Final[Mapping[str, Capability]] = _by_name(
         "Title and metadata change without rewriting the thread.",
     ),
     _storage("memory.resources", "typescript", "Records of resources with working memory."),
-    _storage(
-        "memory.messages_by_resource", "typescript", "Messages of all threads of a resource."
-    ),
+    _storage("memory.messages_by_resource", "typescript", "Messages of all threads of a resource."),
     _storage("memory.copy_thread", "typescript", "Messages copied into another thread."),
     _storage("memory.clone_thread", "typescript", "A thread copied with new ids."),
     _storage("memory.move_thread", "ours", "A thread handed to another resource."),
