@@ -14,10 +14,9 @@ from types import MappingProxyType
 
 import pytest
 
-__all__ = ("MARK", "CaseIndex", "UnknownCaseError", "case", "case_index", "cases_of")
+from mastra_conformance.marks import CASE
 
-MARK = "mastra_case"
-"""Name of the pytest mark that carries ``(spec, *numbers)``."""
+__all__ = ("CaseIndex", "UnknownCaseError", "case", "case_index", "cases_of")
 
 
 class UnknownCaseError(LookupError):
@@ -84,14 +83,14 @@ def case(spec: str, *numbers: int) -> pytest.MarkDecorator:
     """
     if not numbers:
         raise ValueError(f"case({spec!r}) names no case.")
-    return getattr(pytest.mark, MARK)(spec, *case_index().check(spec, numbers))  # type: ignore[no-any-return]  # pytest builds marks by attribute
+    return getattr(pytest.mark, CASE)(spec, *case_index().check(spec, numbers))  # type: ignore[no-any-return]  # pytest builds marks by attribute
 
 
 def cases_of(item: pytest.Item) -> list[tuple[str, int]]:
     """The cases that a collected test proves, in the order of the specifications."""
     found = {
         (str(mark.args[0]), number)
-        for mark in item.iter_markers(MARK)
+        for mark in item.iter_markers(CASE)
         for number in case_index().check(str(mark.args[0]), mark.args[1:])
     }
     return sorted(found)

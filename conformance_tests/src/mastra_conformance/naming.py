@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from mastra_conformance.suite import TIER, Suite
+from mastra_conformance.marks import TIER
+from mastra_conformance.suite import Suite
 
 __all__ = ("PACKAGE", "is_ours", "namespace_of", "suite_class", "test_id", "tier_of")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import secrets
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ class Options:
     """What was asked for on the command line."""
 
     adapters: tuple[str, ...] = ()
+    #: Import strings of plugins that no installed distribution offers.
+    plugins: tuple[str, ...] = ()
     roles: tuple[str, ...] = ROLES
     tiers: tuple[int, ...] = DEFAULT_TIERS
     only: tuple[str, ...] = ()
@@ -32,7 +35,6 @@ class Options:
     report: Path | None = None
     soak_seconds: float = 0.0
     seed: int = 0
-    shuffle_all: bool = False
     require: bool = False
 
     def narrows(self) -> bool:
@@ -44,24 +46,61 @@ def add_options(parser: pytest.Parser) -> None:
     """Declare the ``--mastra-…`` options."""
     group = parser.getgroup("mastra", "conformance of mastra-core adapters")
     add = group.addoption
-    add("--mastra-adapter", action="append", default=[], metavar="URL",
-        help="adapter under test; repeat for a matrix")
-    add("--mastra-role", default=",".join(ROLES), metavar="ROLES",
-        help="roles to test, comma separated: storage, pubsub, lease")
-    add("--mastra-tier", default="0-3", metavar="TIERS",
-        help="tiers to run, such as 1 or 0-3 or 0,2 (default 0-3)")
-    add("--mastra-only", action="append", default=[], metavar="CAPABILITY",
-        help="run only the tests of this capability; repeatable")
+    add(
+        "--mastra-adapter",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="adapter under test; repeat for a matrix",
+    )
+    add(
+        "--mastra-plugin",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="plugin module to load beside the installed ones; repeatable",
+    )
+    add(
+        "--mastra-role",
+        default=",".join(ROLES),
+        metavar="ROLES",
+        help="roles to test, comma separated: storage, pubsub, lease",
+    )
+    add(
+        "--mastra-tier",
+        default="0-3",
+        metavar="TIERS",
+        help="tiers to run, such as 1 or 0-3 or 0,2 (default 0-3)",
+    )
+    add(
+        "--mastra-only",
+        action="append",
+        default=[],
+        metavar="CAPABILITY",
+        help="run only the tests of this capability; repeatable",
+    )
     add("--mastra-expect", default=None, metavar="FILE", help="file of known failures (TOML)")
     add("--mastra-report", default=None, metavar="PATH", help="write the report (JSON) here")
-    add("--mastra-soak", type=float, default=0.0, metavar="SECONDS",
-        help="repeat the concurrency tests for so long")
-    add("--mastra-seed", type=int, default=None, metavar="N",
-        help="seed of the random order and of everything random in a test")
-    add("--mastra-shuffle-all", action="store_true",
-        help="random order for all tests of the run, not only for the suites")
-    add("--mastra-require", action="store_true",
-        help="count tests that this machine can't run as failures")
+    add(
+        "--mastra-soak",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="repeat the concurrency tests for so long",
+    )
+    add(
+        "--mastra-seed",
+        type=int,
+        default=None,
+        metavar="N",
+        help="seed of the random order and of everything random in a test",
+    )
+    add("--mastra-list-cases", default=None, metavar="FILE", help=argparse.SUPPRESS)
+    add(
+        "--mastra-require",
+        action="store_true",
+        help="count tests that this machine can't run as failures",
+    )
 
 
 def options_of(config: pytest.Config) -> Options:
@@ -106,6 +145,7 @@ def _read(config: pytest.Config) -> Options:
     expect, report = get("--mastra-expect"), get("--mastra-report")
     return Options(
         adapters=tuple(get("--mastra-adapter")),
+        plugins=tuple(get("--mastra-plugin")),
         roles=roles,
         tiers=tiers,
         only=tuple(get("--mastra-only")),
@@ -113,7 +153,6 @@ def _read(config: pytest.Config) -> Options:
         report=Path(report) if report else None,
         soak_seconds=get("--mastra-soak"),
         seed=_seed(config),
-        shuffle_all=get("--mastra-shuffle-all"),
         require=get("--mastra-require"),
     )
 

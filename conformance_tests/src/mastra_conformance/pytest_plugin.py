@@ -1,15 +1,15 @@
 """What pytest loads through the entry point ``mastra_conformance``.
 
-Only wiring: each hook hands over to the room that knows the answer.
+Only options and marks; everything else is loaded when the run is configured, after
+coverage has started to look. See ``session``.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from mastra_conformance.cases import MARK
+from mastra_conformance.marks import DESCRIPTIONS
 from mastra_conformance.options import add_options
-from mastra_conformance.suite import REQUIRES, TIER
 
 __all__ = ()
 
@@ -19,8 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks."""
-    config.addinivalue_line("markers", f"{MARK}(spec, *numbers): proves cases of a specification")
-    config.addinivalue_line("markers", f"{REQUIRES}(*names): needs these capabilities")
-    config.addinivalue_line("markers", f"{TIER}(number): belongs to this tier")
+    """Declare the marks and load the rest of the suite."""
+    from mastra_conformance import fixtures, session
+
+    for name, description in DESCRIPTIONS.items():
+        config.addinivalue_line("markers", f"{name}: {description}")
+    config.pluginmanager.register(fixtures, "mastra_fixtures")
+    config.pluginmanager.register(session, "mastra_session")

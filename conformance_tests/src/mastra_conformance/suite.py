@@ -10,20 +10,14 @@ from typing import ClassVar
 
 import pytest
 
+from mastra_conformance.marks import REQUIRES, SEVERAL_PROCESSES, TIER
 from mastra_core.contracts.capabilities import (
     LEASE_CAPABILITIES,
     PUBSUB_CAPABILITIES,
     STORAGE_CAPABILITIES,
 )
 
-__all__ = ("REQUIRES", "TIER", "Suite", "requires", "tier")
-
-REQUIRES = "mastra_requires"
-"""Name of the mark that carries capability names."""
-
-TIER = "mastra_tier"
-"""Name of the mark that moves a test to another tier than its class."""
-
+__all__ = ("Suite", "requires", "several_processes", "tier")
 
 _KNOWN = (STORAGE_CAPABILITIES, PUBSUB_CAPABILITIES, LEASE_CAPABILITIES)
 
@@ -63,6 +57,11 @@ def requires(*capabilities: str) -> pytest.MarkDecorator:
         if not any(name in known for known in _KNOWN):
             raise ValueError(f"{name!r} is not a capability.")
     return getattr(pytest.mark, REQUIRES)(*capabilities)  # type: ignore[no-any-return]  # pytest builds marks by attribute
+
+
+def several_processes() -> pytest.MarkDecorator:
+    """Run a test only for adapters whose data other processes can reach."""
+    return getattr(pytest.mark, SEVERAL_PROCESSES)  # type: ignore[no-any-return]  # pytest builds marks by attribute
 
 
 def tier(number: int) -> pytest.MarkDecorator:

@@ -57,9 +57,7 @@ class Comparison:
             "lost_capabilities": "no longer declared",
         }
         lines = [
-            f"{title}: {name}"
-            for member, title in titles.items()
-            for name in getattr(self, member)
+            f"{title}: {name}" for member, title in titles.items() for name in getattr(self, member)
         ]
         return lines or ["nothing changed"]
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mastra_core.plugins import WIRE
-
 from mastra_conformance.outcomes import Outcome
 from mastra_conformance.report.model import CaseResult
+from mastra_core.wire.baseline import WIRE
 
 __all__ = ("CONCURRENT", "CORE", "FAULT_TOLERANT", "FULL", "INTEROP", "WIRE_LEVEL", "levels_of")
 

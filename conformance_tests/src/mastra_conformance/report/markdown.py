@@ -17,9 +17,7 @@ def report_markdown(report: Report) -> str:
     lines = [
         f"# Conformance of {adapter['name']}",
         "",
-        f"`{adapter['url_redacted']}` · "
-        f"{adapter.get('distribution') or 'built in'} {adapter.get('version') or ''} · "
-        f"suite {report.suite['version']} · {report.started_at} · seed {report.seed}",
+        _origin(report),
         "",
         f"**{level_line(report)}**",
         "",
@@ -31,6 +29,19 @@ def report_markdown(report: Report) -> str:
             lines.extend(["", f"## {str(outcome).capitalize()}", ""])
             lines.extend(f"* `{case.id}`: {_escape(case.reason or '')}" for case in cases)
     return "\n".join(lines) + "\n"
+
+
+def _origin(report: Report) -> str:
+    adapter = report.adapter
+    release = f"{adapter.get('distribution') or 'no distribution'} {adapter.get('version') or ''}"
+    parts = (
+        f"`{adapter['url_redacted']}`",
+        release.strip(),
+        f"suite {report.suite['version']}",
+        report.started_at,
+        f"seed {report.seed}",
+    )
+    return " · ".join(parts)
 
 
 def matrix_markdown(reports: Sequence[Report]) -> str:
