@@ -50,14 +50,14 @@ PACKAGES = {
 }
 IMPORTS = [package for _, package, _ in PACKAGES.values()]
 
-#: What ``tests(<id>)`` runs and what it measures.
+#: What ``tests(<id>)`` runs.
 TESTS = {
-    "core": (["tests"], ["mastra_core"]),
-    "libsql": (["adapters/sql/tests", "adapters/libsql/tests"], ["mastra_sql", "mastra_libsql"]),
-    "models": (["plugins/models/tests"], ["mastra_models"]),
-    "cli": (["plugins/cli/tests"], ["mastra_cli"]),
-    "conformance": (["conformance_tests/tests"], ["mastra_conformance", "mastra_core"]),
-    "together": (["tests/together"], ["mastra_core"]),
+    "core": ["tests"],
+    "libsql": ["adapters/sql/tests", "adapters/libsql/tests"],
+    "models": ["plugins/models/tests"],
+    "cli": ["plugins/cli/tests"],
+    "conformance": ["conformance_tests/tests"],
+    "together": ["tests/together"],
 }
 #: Tests in these folders need more than the core; ``tests(core)`` leaves them out.
 NOT_CORE = ["tests/together", "tests/typing"]
@@ -284,14 +284,12 @@ def tests(session: nox.Session, part: str) -> None:
         place.install_wheels("mastra-core", "mastra-conformance")
     else:
         place = everything_installed(session)
-    folders, measured = TESTS[part]
-    # The command pytest, not `python -m pytest`: that would find the checkout, not the wheels.
+    # The script pytest, not `-m pytest`: that would find the checkout instead of the wheels.
     place.run(
-        "pytest",
-        *folders,
+        *("coverage", "run", str(place.bin / "pytest")),
+        *TESTS[part],
         *(f"--ignore={folder}" for folder in NOT_CORE if part == "core"),
-        *(f"--cov={package}" for package in measured),
-        *("--cov-report=", f"--junit-xml={report('junit', f'tests-{part}.xml')}"),
+        f"--junit-xml={report('junit', f'tests-{part}.xml')}",
         *session.posargs,
         env={
             **(with_sqld(place) if part in NEEDS_SQLD else {}),
@@ -316,7 +314,7 @@ def lowest(session: nox.Session) -> None:
         silent=True,
     )
     place.install_wheels(*distributions)
-    folders = [folder for part in ("core", "libsql") for folder in TESTS[part][0]]
+    folders = [folder for part in ("core", "libsql") for folder in TESTS[part]]
     ignored = [f"--ignore={folder}" for folder in NOT_CORE]
     junit = report("junit", "lowest.xml")
     place.run(
@@ -371,7 +369,8 @@ def coverage(session: nox.Session) -> None:
     """Add up what all tests have covered; run after ``tests``."""
     place = everything_installed(session)
     data = {"COVERAGE_FILE": report("coverage", "all")}
-    place.run("coverage", "combine", "--keep", "reports/coverage", env=data)
+    parts = sorted(map(str, (REPORTS / "coverage").glob(".coverage.*")))
+    place.run("coverage", "combine", "--keep", *parts, env=data)
     place.run("coverage", "report", f"--fail-under={COVERAGE_GOAL}", env=data)
 
 
