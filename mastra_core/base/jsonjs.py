@@ -51,7 +51,11 @@ __all__ = (
 #: Containers inside containers; deeper values are refused (snapshots.md G13).
 MAX_DEPTH: Final = 100
 
-_SCALARS: Final = frozenset({str, int, bool, NoneType})
+#: The exact types whose values are written as they are.
+_FIXED: Final = frozenset({bool, NoneType})
+#: Python refuses to print integers of many digits; the limit is at least 640 digits.
+_HUGE: Final = 10**640
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 #: Between these, a fraction is laid out alike by both writers.
 _SMALLEST_ALIKE: Final = 1e-5
 _LARGEST_ALIKE: Final = 1e15
@@ -89,7 +93,7 @@ def _encode(value: Any, lenient: bool, path_prefix: str) -> bytes:  # noqa: FBT0
     try:
         return to_json(value)
     except PydanticSerializationError:
-        # A lone surrogate, an integer of thousands of digits, or a cycle wider than deep.
+        # There is a lone surrogate.
         plain = _Plainer(lenient=lenient, path_prefix=path_prefix).plain(value)
         return _write(plain).encode()
 
@@ -145,9 +149,13 @@ def _copy_plain(value: Any, depth: int) -> Any:
         if depth >= MAX_DEPTH:
             raise _NotPlainError
         return _copy_dict(value, depth + 1) if kind is dict else _copy_list(value, depth + 1)
-    if kind in _FIXED or (kind is float and _is_alike(value)):
-        return value
-    if kind is str and not _SURROGATE.search(value):
+    if kind is str:
+        plain = not _SURROGATE.search(value)
+    elif kind is int:
+        plain = -_HUGE < value < _HUGE
+    else:
+        plain = kind in _FIXED or (kind is float and _is_alike(value))
+    if plain:
         return value
     raise _NotPlainError
 
@@ -158,7 +166,7 @@ def _copy_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
         if type(key) is not str or not (key.isascii() or not _SURROGATE.search(key)):
             raise _NotPlainError
         kind = type(item)
-        if kind in _FIXED or (kind is str and item.isascii()):
+        if kind in _FIXED or (kind is str and item.isascii()):  # most items; spares a call
             copied[key] = item
         else:
             copied[key] = _copy_plain(item, depth)
@@ -174,10 +182,6 @@ def _copy_list(value: list[Any], depth: int) -> list[Any]:
     ]
 
 
-_FIXED: Final = frozenset({int, bool, NoneType})
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
 def is_plain(value: Any) -> bool:
     """
     True if the value needs no conversion: exact str, int, bool, None, list, dict with str keys.
@@ -186,7 +190,7 @@ def is_plain(value: Any) -> bool:
     """
     kind = type(value)
     if kind is not dict and kind is not list:
-        return kind in _SCALARS or (kind is float and _is_alike(value))
+        return _containers_within([[value]]) == []
     containers = [value]
     for _ in range(MAX_DEPTH):
         inner = _containers_within(containers)
@@ -213,10 +217,13 @@ def _containers_within(containers: list[Any]) -> list[Any] | None:
             items = container
         for item in items:
             kind = type(item)
-            if kind is str or kind in _SCALARS:
+            if kind is str or kind in _FIXED:
                 continue
             if kind is dict or kind is list:
                 keep(item)
+            elif kind is int:
+                if not -_HUGE < item < _HUGE:
+                    return None
             elif kind is not float or not _is_alike(item):
                 return None
     return found
@@ -361,7 +368,7 @@ class _Plainer:
         return join_surrogates(value)
 
     def _integer(self, value: int) -> int:
-        if value.bit_length() > _SAFE_BITS:
+        if not -_HUGE < value < _HUGE:
             try:
                 str(value)
             except ValueError as exc:
@@ -373,7 +380,10 @@ class _Plainer:
             if self._lenient:
                 return None
             raise self._refusal(f"is {js_number(value)}")
-        return int(value) if value.is_integer() and abs(value) < _FIRST_WITH_EXPONENT else value
+        if value.is_integer() and abs(value) < _FIRST_WITH_EXPONENT:
+            # Above 2^53 JavaScript's shortest digits are not those of the exact integer.
+            return int(js_number(value))
+        return value
 
     def _time(self, value: datetime) -> str:
         if value.utcoffset() is None:
@@ -404,10 +414,6 @@ class _Plainer:
 
     def _refusal(self, reason: str) -> WireEncodeError:
         return WireEncodeError(path=self._prefix + json_path(self._path), reason=reason)
-
-
-#: No Python refuses to print integers of fewer bits (the limit is at least 640 digits).
-_SAFE_BITS: Final = 2_000
 
 
 def _has_fields(value: Any) -> bool:
@@ -470,8 +476,8 @@ def json_paths_by_size(value: Any, n: int = 10) -> list[tuple[str, int]]:
     """
     found: list[tuple[str, int]] = []
     _measure(sanitize_copy(value, lenient=True), "$", found)
-    found.sort(key=lambda part: (-part[1], part[0]))
-    return found[:n]
+    parts = [part for part in found if part[0] != "$"] or found
+    return sorted(parts, key=lambda part: (-part[1], part[0]))[:n]
 
 
 #: A container is listed if its largest member holds at most this share of it.

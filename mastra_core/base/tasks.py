@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 __all__ = ("TaskSupervisor", "call_maybe_async", "shielded")
 
@@ -133,6 +133,14 @@ async def _bounded(work: Coroutine[Any, Any, T], deadline: float) -> T:
         return await work
 
 
+@overload
+async def call_maybe_async(
+    function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+) -> T: ...
+@overload
+async def call_maybe_async(
+    function: Callable[P, Awaitable[T] | T], *args: P.args, **kwargs: P.kwargs
+) -> T: ...
 async def call_maybe_async(
     function: Callable[P, Awaitable[T] | T], *args: P.args, **kwargs: P.kwargs
 ) -> T:

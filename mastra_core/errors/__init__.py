@@ -41,6 +41,7 @@ the HTTP status; *retryable* means that repeating the same call is safe.
     │   ├── PubSubConnectionError                    503  retryable
     │   ├── EventTooLargeError                       413
     │   ├── StreamGapError                           410
+    │   ├── FlushTimeoutError (TimeoutError)         504  retryable
     │   └── PubSubClosedError
     ├── LeaseError                                   500
     │   ├── LeaseLostError                           409
@@ -188,6 +189,7 @@ from mastra_core.errors.storage import (
 )
 from mastra_core.errors.transport import (
     EventTooLargeError,
+    FlushTimeoutError,
     LeaseConflictError,
     LeaseError,
     LeaseLostError,
@@ -233,6 +235,7 @@ __all__ = (
     "EventTooLargeError",
     "ExperimentalWarning",
     "FencedOutError",
+    "FlushTimeoutError",
     "ForbiddenError",
     "ForeignRunError",
     "HttpError",

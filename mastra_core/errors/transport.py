@@ -8,6 +8,7 @@ from mastra_core.errors.base import Category, ErrorFields, MastraError, with_fac
 
 __all__ = (
     "EventTooLargeError",
+    "FlushTimeoutError",
     "LeaseConflictError",
     "LeaseError",
     "LeaseLostError",
@@ -53,6 +54,30 @@ class EventTooLargeError(PubSubError):
         super().__init__(
             message or f"An event for {topic!r} has {size} bytes; at most {limit} are carried.",
             **with_facts(fields, topic=topic, size=size, limit=limit),
+        )
+
+
+class FlushTimeoutError(PubSubError, TimeoutError):
+    """Something was still under way when the time of a flush was over."""
+
+    id = "MASTRA_PUBSUB_FLUSH_TIMEOUT"
+    category: Category = "SYSTEM"
+    retryable = True
+    http_status = 504
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        timeout_ms: int = 0,
+        running: int = 0,
+        **fields: Unpack[ErrorFields],
+    ) -> None:
+        super().__init__(
+            message
+            or f"The event bus didn't come to rest within {timeout_ms} ms; "
+            f"{running} handlers are running.",
+            **with_facts(fields, timeout_ms=timeout_ms, running=running),
         )
 
 

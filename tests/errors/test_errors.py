@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 import re
@@ -43,6 +44,20 @@ def test_every_class_takes_a_sentence_an_id_a_hint_and_details(error: MastraErro
     assert error.__notes__ == ["Try harder."]
     assert error.details["attempt"] == 2
     assert str(error) == error.message
+
+
+@pytest.mark.parametrize("cls", all_classes(), ids=lambda cls: cls.__name__)
+def test_a_class_that_takes_facts_writes_its_own_sentence(cls: type[MastraError]) -> None:
+    """Call sites give facts, not prose; a missing fact doesn't break the sentence."""
+    parameters = inspect.signature(cls).parameters
+    message = parameters.get("message", None)
+    if message is None or message.default is inspect.Parameter.empty:
+        return  # needs words
+
+    make: Callable[..., MastraError] = cls
+    made = make("k") if issubclass(cls, errors.LeaseError) else make()
+
+    assert len(str(made).split()) > 2
 
 
 @pytest.mark.parametrize(
