@@ -1,7 +1,8 @@
-"""Check that each package imports only what its distribution asks for.
+"""Check what our packages import.
 
-The core may need pluggy and pydantic and nothing else; an adapter its driver. Imports inside
-functions count, too.
+A package imports only what its distribution asks for: the core pluggy and pydantic and nothing
+else, an adapter its driver. Imports inside functions count, too. And a plugin that says what it
+offers brings no driver along: each entry point is really loaded, in a process of its own.
 """
 
 from __future__ import annotations
@@ -9,29 +10,62 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import re
+import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ("main",)
 
 ROOT = Path(__file__).resolve().parent.parent
+PROJECTS = (".", "*", "adapters/*", "plugins/*")
 #: Import names that come with a requirement under another name.
 COMES_WITH = {"pydantic": {"pydantic_core", "annotated_types"}}
+LOAD = "import sys, importlib; importlib.import_module({module!r}); print(*sys.modules)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """One distribution of ours."""
+
+    name: str
+    package: Path
+    #: Top-level names that its requirements and extras install.
+    asked: frozenset[str]
+    #: Modules that its entry points of the group ``mastra_core`` name.
+    plugins: tuple[str, ...]
+
+
+def distributions() -> Iterator[Distribution]:
+    """All distributions of this repository."""
+    for path in sorted(p for folder in PROJECTS for p in ROOT.glob(f"{folder}/pyproject.toml")):
+        project = tomllib.loads(path.read_text())["project"]
+        name = project["name"]
+        package = path.parent / "src" / name.replace("-", "_")
+        requirements = [*project["dependencies"]]
+        if path.parent != ROOT:  # the core's extras are our own distributions
+            for extra in project.get("optional-dependencies", {}).values():
+                requirements += extra
+        yield Distribution(
+            name=name,
+            package=package if package.exists() else path.parent / name.replace("-", "_"),
+            asked=frozenset().union(*map(import_names, requirements)),
+            plugins=tuple(project.get("entry-points", {}).get("mastra_core", {}).values()),
+        )
 
 
 def import_names(requirement: str) -> set[str]:
     """The top-level names that a required distribution installs."""
-    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
     if name.startswith("mastra-"):
         return {name.replace("-", "_")}
     installed = importlib.metadata.packages_distributions()
-    wanted = name.lower().replace("_", "-")
     return {
         module
         for module, owners in installed.items()
-        if wanted in {owner.lower().replace("_", "-") for owner in owners}
+        if name in {owner.lower().replace("_", "-") for owner in owners}
     } | COMES_WITH.get(name, set())
 
 
@@ -44,38 +78,40 @@ def imported_names(tree: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def distributions() -> Iterator[tuple[Path, str, set[str]]]:
-    """Package folder, distribution and the names it may import, for each of ours."""
-    patterns = (
-        "pyproject.toml",
-        "*/pyproject.toml",
-        "adapters/*/pyproject.toml",
-        "plugins/*/pyproject.toml",
-    )
-    for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern)):
-        project = tomllib.loads(path.read_text())["project"]
-        package = project["name"].replace("-", "_")
-        extras = project.get("optional-dependencies", {}) if path.parent != ROOT else {}
-        asked: Iterable[str] = [*project["dependencies"], *(r for e in extras.values() for r in e)]
-        allowed = {package}.union(*(import_names(requirement) for requirement in asked))
-        folder = path.parent / "src" / package
-        yield folder if folder.exists() else path.parent / package, project["name"], allowed
+def unasked_imports(ours: Distribution) -> Iterator[str]:
+    """Imports of a distribution that it doesn't ask for."""
+    allowed = ours.asked | {ours.package.name} | sys.stdlib_module_names
+    for path in sorted(ours.package.rglob("*.py")):
+        for module in sorted(set(imported_names(ast.parse(path.read_text()))) - allowed):
+            yield f"{path.relative_to(ROOT)} imports {module}; {ours.name} doesn't ask for it."
 
 
-def complaints(folder: Path, name: str, allowed: set[str]) -> Iterator[str]:
-    """Imports of one distribution that it doesn't ask for."""
-    for path in sorted(folder.rglob("*.py")):
-        imported = set(imported_names(ast.parse(path.read_text())))
-        for module in sorted(imported - allowed - sys.stdlib_module_names):
-            yield f"{path.relative_to(ROOT)} imports {module}; {name} doesn't ask for it."
+def drivers_loaded(ours: Distribution, core: frozenset[str]) -> Iterator[str]:
+    """Drivers that come along when a plugin of a distribution is loaded."""
+    drivers = {name for name in ours.asked - core if not name.startswith("mastra_")}
+    for module in ours.plugins:
+        done = subprocess.run(
+            [sys.executable, "-c", LOAD.format(module=module)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            yield f"{module} can't be loaded: {done.stderr.strip().splitlines()[-1]}"
+        for driver in sorted(drivers & set(done.stdout.split())):
+            yield f"{module} loads {driver}."
 
 
 def main() -> int:
-    """Print imports that nothing asks for; 1 if there are any."""
+    """Print what is wrong; 1 if anything."""
+    found = {ours.name: ours for ours in distributions()}
+    core = found["mastra-core"].asked
     wrong = [
-        complaint for distribution in distributions() for complaint in complaints(*distribution)
+        complaint
+        for ours in found.values()
+        for complaint in (*unasked_imports(ours), *drivers_loaded(ours, core))
     ]
-    print("\n".join(wrong) if wrong else "Every import is asked for.")
+    print("\n".join(wrong) if wrong else "Every import is asked for; no plugin loads a driver.")
     return bool(wrong)
 
 
