@@ -1,7 +1,7 @@
 """Check what our packages import.
 
-A package imports only what its distribution asks for: the core pluggy and pydantic and nothing
-else, an adapter its driver. Imports inside functions count, too. And a plugin that says what it
+A package imports only what its distribution asks for, or one of ours that it asks for: the core
+pluggy and pydantic and nothing else, an adapter its driver. Imports inside functions count. And a plugin that says what it
 offers brings no driver along: each entry point is really loaded, in a process of its own.
 """
 
@@ -78,17 +78,22 @@ def imported_names(tree: ast.Module) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def unasked_imports(ours: Distribution) -> Iterator[str]:
+def all_asked(ours: Distribution, found: list[Distribution]) -> frozenset[str]:
+    """What a distribution asks for, itself or through others of ours."""
+    through = (all_asked(other, found) for other in found if other.package.name in ours.asked)
+    return ours.asked.union(*through)
+
+
+def unasked_imports(ours: Distribution, asked: frozenset[str]) -> Iterator[str]:
     """Imports of a distribution that it doesn't ask for."""
-    allowed = ours.asked | {ours.package.name} | sys.stdlib_module_names
+    allowed = asked | {ours.package.name} | sys.stdlib_module_names
     for path in sorted(ours.package.rglob("*.py")):
         for module in sorted(set(imported_names(ast.parse(path.read_text()))) - allowed):
             yield f"{path.relative_to(ROOT)} imports {module}; {ours.name} doesn't ask for it."
 
 
-def drivers_loaded(ours: Distribution, core: frozenset[str]) -> Iterator[str]:
+def drivers_loaded(ours: Distribution, drivers: frozenset[str]) -> Iterator[str]:
     """Drivers that come along when a plugin of a distribution is loaded."""
-    drivers = {name for name in ours.asked - core if not name.startswith("mastra_")}
     for module in ours.plugins:
         done = subprocess.run(
             [sys.executable, "-c", LOAD.format(module=module)],
@@ -104,13 +109,14 @@ def drivers_loaded(ours: Distribution, core: frozenset[str]) -> Iterator[str]:
 
 def main() -> int:
     """Print what is wrong; 1 if anything."""
-    found = {ours.name: ours for ours in distributions()}
-    core = found["mastra-core"].asked
-    wrong = [
-        complaint
-        for ours in found.values()
-        for complaint in (*unasked_imports(ours), *drivers_loaded(ours, core))
-    ]
+    found = list(distributions())
+    core = next(ours.asked for ours in found if ours.name == "mastra-core")
+    packages = {ours.package.name for ours in found}
+    wrong: list[str] = []
+    for ours in found:
+        asked = all_asked(ours, found)
+        wrong += unasked_imports(ours, asked)
+        wrong += drivers_loaded(ours, asked - core - packages)
     print("\n".join(wrong) if wrong else "Every import is asked for; no plugin loads a driver.")
     return bool(wrong)
 

@@ -52,14 +52,11 @@ def modules() -> Iterator[Module]:
 def stated_exports(module: Module) -> tuple[str, ...] | None:
     """The module's ``__all__``; None if there is none, or it isn't a tuple of strings."""
     for node in module.tree.body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        target = node.target if isinstance(node, ast.AnnAssign) else target
-        if isinstance(target, ast.Name) and target.id == "__all__":
-            try:
-                value = ast.literal_eval(node.value)
-            except ValueError:
-                return None
-            return value if isinstance(value, tuple) else None
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.Tuple() as names):
+                return tuple(ast.literal_eval(names))
+            case _:
+                pass
     return None
 
 

@@ -37,6 +37,13 @@ def version_in_code(folder: Path, name: str) -> str | None:
     return None
 
 
+def split_requirement(requirement: str) -> tuple[str, str]:
+    """Name and version range of a requirement, without its extras."""
+    plain = re.sub(r"\[.*?\]", "", requirement)
+    name = re.split(r"[^\w.-]", plain, maxsplit=1)[0]
+    return name, plain.removeprefix(name)
+
+
 def accepted_ranges(version: str) -> tuple[str, str]:
     """How a member asks for another (``>=``), and how an extra of the core pins it (``~=``)."""
     major, minor, *_ = map(int, version.split("."))
@@ -58,9 +65,9 @@ def complaints() -> list[str]:
             wrong.append(f"{name}: __version__ is {stated!r}, the distribution is {version}.")
         extras = project.get("optional-dependencies", {}).values()
         for requirement in [*project.get("dependencies", ()), *(r for e in extras for r in e)]:
-            other, extra, asked = re.fullmatch(r"([\w-]+)(\[[^]]*\])?(.*)", requirement).groups()
+            other, asked = split_requirement(requirement)
             if other in found and other != name and asked not in accepted:
-                wrong.append(f"{name} asks for {other}{extra or ''}{asked}, not {accepted[0]}.")
+                wrong.append(f"{name} asks for {requirement}, not for {other}{accepted[0]}.")
     return wrong
 
 

@@ -20,12 +20,10 @@ def counts_of(path: Path) -> tuple[int, int, int]:
 
 def main(folder: str) -> int:
     """Print a line per report and the totals; 1 if a test failed or none ran."""
-    totals = (0, 0, 0)
-    for path in sorted(Path(folder).glob("*.xml")):
-        passed, failed, skipped = counts = counts_of(path)
-        print(f"{path.stem:32} {passed:6} passed {failed:4} failed {skipped:4} skipped")
-        totals = tuple(map(sum, zip(totals, counts, strict=True)))
-    passed, failed, skipped = totals
+    found = {path.stem: counts_of(path) for path in sorted(Path(folder).glob("*.xml"))}
+    for name, (passed, failed, skipped) in found.items():
+        print(f"{name:32} {passed:6} passed {failed:4} failed {skipped:4} skipped")
+    passed, failed, skipped = (sum(counts[i] for counts in found.values()) for i in range(3))
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return bool(failed) or not passed
 
