@@ -1,0 +1,43 @@
+"""What all event transports have in common: one engine over small drivers."""
+
+from __future__ import annotations
+
+from mastra_core.bus.driver import (
+    Ack,
+    BusDriver,
+    Claim,
+    Claims,
+    Dead,
+    DirectDriver,
+    Entry,
+    GiveBack,
+    Nack,
+    Outgoing,
+    Page,
+    Position,
+    Settlement,
+    Start,
+)
+from mastra_core.bus.engine import EventEngine
+from mastra_core.bus.handlers import with_ack
+from mastra_core.bus.settings import BusSettings
+
+__all__ = (
+    "Ack",
+    "BusDriver",
+    "BusSettings",
+    "Claim",
+    "Claims",
+    "Dead",
+    "DirectDriver",
+    "Entry",
+    "EventEngine",
+    "GiveBack",
+    "Nack",
+    "Outgoing",
+    "Page",
+    "Position",
+    "Settlement",
+    "Start",
+    "with_ack",
+)
