@@ -54,17 +54,11 @@ def import_record(record: PluginRecord) -> None:
         return
     if unmet is not None:
         kind, needed, offered = unmet
-        record.refuse(f"needs {kind} {needed}; {_host()} offers {offered}")
+        record.refuse_api(kind, needed, offered)
         return
     record.state = "imported"
     if declared is None and record.origin == "entry_point":
         record.reason = "doesn't state MASTRA_PLUGIN_API; (1, 0) is assumed"
-
-
-def _host() -> str:
-    from mastra_core import __version__
-
-    return f"mastra-core {__version__}"
 
 
 class PluginHost:

@@ -11,12 +11,14 @@ from mastra_core.plugins.calls import CONTAINED
 from mastra_core.plugins.loading import import_name
 from mastra_core.plugins.records import first_line
 from mastra_core.plugins.settings import adapter_settings, options_instance
+from mastra_core.plugins.versions import unmet_api
 
 if TYPE_CHECKING:
     from mastra_core.contracts.model import Model
     from mastra_core.contracts.processor import Processor
     from mastra_core.plugins.choice import Offer
     from mastra_core.plugins.context import AdapterContext
+    from mastra_core.plugins.records import PluginRecord
     from mastra_core.plugins.registry import Registry
     from mastra_core.plugins.specs import (
         AdapterSpec,
@@ -80,9 +82,21 @@ def make_with_options(
     with driver_errors(offer):
         model = import_name(spec.settings) if spec.settings is not None else None
         factory = load_factory(spec.factory)
+    _check_api(offer.record, factory)
     settings = options_instance(model, options, where=f"the options of {spec.name!r}")
     with driver_errors(offer):
         return factory(settings, context)
+
+
+def _check_api(record: PluginRecord, factory: object) -> None:
+    """A short form states the processor API on its factory, which is imported only now."""
+    unmet = unmet_api(factory)
+    if unmet is None:
+        return
+    kind, needed, offered = unmet
+    record.refuse_api(kind, needed, offered)
+    if record.error is not None:
+        raise record.error
 
 
 def create_processor(

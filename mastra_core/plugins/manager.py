@@ -10,9 +10,9 @@ import inspect
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mastra_core.errors import AdapterNotInstalledError, PluginError, PluginWarning
@@ -22,7 +22,7 @@ from mastra_core.plugins.choice import conflicts_of
 from mastra_core.plugins.discovery import PROCESSOR_GROUP, Candidate, scan_entry_points
 from mastra_core.plugins.loading import PluginHost, import_record
 from mastra_core.plugins.options import PluginOptions
-from mastra_core.plugins.records import Implementation, PluginRecord, RecordState
+from mastra_core.plugins.records import Implementation, PluginRecord
 from mastra_core.plugins.specs import DESCRIPTORS
 from mastra_core.plugins.status import PluginState, PluginStatus
 
@@ -446,13 +446,12 @@ class PluginManager:
 
 
 def _status_of(record: PluginRecord, conflicts: Sequence[str]) -> PluginStatus:
-    is_conflict = record.state == "active" and bool(conflicts)
     notes = [record.reason, *conflicts] if record.reason else [*conflicts]
     return PluginStatus(
         name=record.name,
         distribution=record.distribution,
         version=record.version,
-        status="conflict" if is_conflict else _SHOWN[record.state],
+        status=_shown_state(record, conflicts),
         reason="; ".join(notes),
         hooks=record.hooks,
         schemes=tuple(sorted(record.schemes)),
@@ -461,18 +460,13 @@ def _status_of(record: PluginRecord, conflicts: Sequence[str]) -> PluginStatus:
     )
 
 
-#: Nothing is left ``found`` or ``imported`` after loading, unless a warning was an error.
-_SHOWN: Final[Mapping[RecordState, PluginState]] = MappingProxyType(
-    {
-        "found": "blocked",
-        "imported": "blocked",
-        "active": "active",
-        "blocked": "blocked",
-        "broken": "broken",
-        "incompatible": "incompatible",
-        "dropped": "blocked",
-    }
-)
+def _shown_state(record: PluginRecord, conflicts: Sequence[str]) -> PluginState:
+    match record.state:
+        case "blocked" | "broken" | "incompatible":
+            return record.state
+        case _:
+            # The short form of processors stays ``found`` until it is used.
+            return "conflict" if conflicts else "active"
 
 
 def _is_waiting(record: PluginRecord) -> bool:

@@ -95,6 +95,12 @@ class PluginRecord:
         error.__cause__ = cause
         self.put_aside("broken", error, reason)
 
+    def refuse_api(self, kind: str, needed: str, offered: str) -> None:
+        """Put it aside because it needs a newer or older API."""
+        from mastra_core import __version__
+
+        self.refuse(f"needs {kind} {needed}; mastra-core {__version__} offers {offered}")
+
     def refuse(self, reason: str, *, advice: str | None = None) -> None:
         """Put it aside because it was written for another host."""
         advice = advice or f"Upgrade mastra-core or install an older {self.label}."
