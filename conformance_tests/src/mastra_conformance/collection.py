@@ -132,7 +132,9 @@ def shuffle(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
     Tests that aren't part of the suite keep their places.
     """
     places = [place for place, item in enumerate(items) if is_ours(item)]
-    mixed = _shuffled([items[place] for place in places], random.Random(seed))
+    # Sorted first: other plugins may have mixed them already, with another seed.
+    ordered = sorted((items[place] for place in places), key=lambda item: item.nodeid)
+    mixed = _shuffled(ordered, random.Random(seed))
     result = list(items)
     for place, item in zip(places, mixed, strict=True):
         result[place] = item

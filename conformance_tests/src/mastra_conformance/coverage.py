@@ -77,7 +77,9 @@ def coverage_json(coverage: Mapping[str, SpecCoverage]) -> dict[str, Any]:
 
 def coverage_lines(coverage: Mapping[str, SpecCoverage]) -> list[str]:
     """A table, then the deliberately open cases with their reasons."""
-    rows = [("specification", "cases", "proven", "open", "of these explained")]
+    rows: list[tuple[str, ...]] = [
+        ("specification", "cases", "proven", "open", "of these explained")
+    ]
     rows.extend(
         (spec, *map(str, (entry.cases, len(entry.proven), len(entry.open), len(entry.reasons))))
         for spec, entry in coverage.items()

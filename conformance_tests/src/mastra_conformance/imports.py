@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
 
-__all__ = ("ImportCost", "measure_plugin")
+__all__ = ("ImportCost", "child_environment", "measure_plugin")
 
 _PROGRAM = """
 import importlib, json, sys, time
@@ -47,9 +48,18 @@ def measure_plugin(module: str, *, rounds: int = 3) -> ImportCost:
     return min(costs, key=lambda cost: cost.seconds)
 
 
+def child_environment() -> dict[str, str]:
+    """Environment of an interpreter that can import whatever this one can."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
 def _measure(module: str) -> ImportCost:
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, module], capture_output=True, text=True, check=False
+        [sys.executable, "-c", _PROGRAM, module],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()

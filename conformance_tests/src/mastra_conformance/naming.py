@@ -76,12 +76,17 @@ def _suite_name(item: pytest.Item, test_name: str) -> str:
     """Module and class of the suite that a test comes from."""
     owner = suite_class(item)
     if owner is None:
-        module = _module_name(item).removeprefix(f"{PACKAGE}.")
-        return module.replace("cases_t", "t", 1)
+        return _short_module(_module_name(item))
     definitions = [base for base in owner.__mro__ if test_name in vars(base)]
     packaged = [base for base in definitions if base.__module__.startswith(f"{PACKAGE}.suites")]
     home = (packaged or definitions or [owner])[-1 if packaged else 0]
-    return f"{home.__module__.removeprefix(f'{PACKAGE}.suites.')}.{home.__qualname__}"
+    return f"{_short_module(home.__module__)}.{home.__qualname__}"
+
+
+def _short_module(name: str) -> str:
+    """``storage.memory`` for a suite of ours, ``t0.test_x`` for a test module of ours."""
+    short = name.removeprefix(f"{PACKAGE}.")
+    return short.removeprefix("suites.").replace("cases_t", "t", 1) if short != name else name
 
 
 def _parameters(item: pytest.Item) -> str:
@@ -89,9 +94,12 @@ def _parameters(item: pytest.Item) -> str:
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return ""
-    own = [name for name in callspec.params if name not in {"subject", "anyio_backend"}]
-    if not own:
-        return ""
-    subject_id = getattr(callspec.params.get("subject"), "url", None)
-    ids = [part for part in callspec._idlist if part is not None]  # noqa: SLF001 – ids exist nowhere else
-    return f"[{'-'.join(part for part in ids if part not in {subject_id, 'asyncio'})}]"
+    label = getattr(callspec.params.get("subject"), "label", "")
+    parts = callspec.id.removeprefix("asyncio-").removesuffix("-asyncio").split("-")
+    skipped = label.split("-") if label else []
+    for start in range(len(parts) - len(skipped) + 1):
+        if skipped and parts[start : start + len(skipped)] == skipped:
+            del parts[start : start + len(skipped)]
+            break
+    text = "-".join(part for part in parts if part != "asyncio")
+    return f"[{text}]" if text else ""

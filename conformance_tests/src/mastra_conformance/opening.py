@@ -16,7 +16,7 @@ from typing import Any
 
 from mastra_conformance.clock import ShiftedClock
 from mastra_conformance.naming import namespace_of
-from mastra_conformance.subject import BUILTINS, Subject, find_subject
+from mastra_conformance.subject import Subject, find_subject, plugin_manager
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.contracts.lease import LeaseProvider
@@ -152,7 +152,7 @@ class Opener:
             yield store
 
     def _manager(self) -> PluginManager:
-        return PluginManager(self.subject.plugins, builtins=BUILTINS)
+        return plugin_manager(self.subject.plugins)
 
     def _context(self, namespace: str) -> AdapterContext:
         resources = self.resources if self.subject.is_volatile else SharedResources()

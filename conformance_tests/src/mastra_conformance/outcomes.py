@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NoReturn
 
-import pytest
+from _pytest.outcomes import Skipped
 
 __all__ = ("DishonestError", "NotRunError", "Outcome", "not_run")
 
@@ -30,7 +30,7 @@ class DishonestError(AssertionError):
     """The adapter does something else than its descriptor declares."""
 
 
-class NotRunError(pytest.skip.Exception):
+class NotRunError(Skipped):
     """The environment lacks something; shown with its reason, never counted as green."""
 
 

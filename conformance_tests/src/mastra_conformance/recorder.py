@@ -78,10 +78,12 @@ class Recorder:
         by_adapter: dict[str, list[dict[str, Any]]] = {}
         for facts in self._facts.values():
             by_adapter.setdefault(facts["adapter"], []).append(facts)
+        # What needs no adapter speaks about all of them.
+        common = by_adapter.pop("", [])
         return {
-            subject.label: self._report(subject, by_adapter[key])
+            subject.label: self._report(subject, [*common, *by_adapter.get(key, [])])
             for key, subject in self._subjects.items()
-            if key in by_adapter
+            if common or key in by_adapter
         }
 
     def _report(self, subject: Subject, facts: Sequence[Mapping[str, Any]]) -> Report:

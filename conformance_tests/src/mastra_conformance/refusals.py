@@ -31,6 +31,7 @@ __all__ = (
     "refusals_for",
 )
 
+_PRUNED = ("memory", "workflows", "notifications", "background_tasks")
 _THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 GUARANTEES = frozenset(
@@ -61,6 +62,8 @@ class Refusal:
     role: str
     #: Gets the opened store, bus or lease provider.
     call: Callable[[Any], Awaitable[object]]
+    #: The call exists only if one of these is declared; empty for always.
+    any_of: frozenset[str] = frozenset()
     #: What the call answers if the adapter may say no without raising; None if it must raise.
     answer: object = None
 
@@ -116,16 +119,16 @@ async def _move_thread(store: Storage) -> object:
     return await store.memory.update_thread_resource_id("t", "r")
 
 
-async def _delete_messages(store: Storage) -> object:
-    return await store.memory.delete_messages(["m"])
+async def _delete_messages(store: Storage) -> None:
+    await store.memory.delete_messages(["m"])
 
 
 async def _supports_concurrent_updates(store: Storage) -> object:
     return store.workflows.supports_concurrent_updates()
 
 
-async def _fenced_write(store: Storage) -> object:
-    return await store.workflows.persist_workflow_snapshot(
+async def _fenced_write(store: Storage) -> None:
+    await store.workflows.persist_workflow_snapshot(
         workflow_name="w", run_id="r", snapshot={"status": "pending"}, claim_id="c"
     )
 
@@ -160,22 +163,22 @@ async def _claim_fire(store: Storage) -> object:
 
 
 async def _prune(store: Storage) -> object:
-    for domain in ("memory", "workflows", "notifications", "background_tasks"):
+    for domain in _PRUNED:
         if domain in store.capabilities:
             return await getattr(store, domain).prune([])
     return None
 
 
-async def _subscribe_group(bus: PubSub) -> object:
-    return await bus.subscribe("t", _ignore, group="g")
+async def _subscribe_group(bus: PubSub) -> None:
+    await bus.subscribe("t", _ignore, group="g")
 
 
 async def _get_history(bus: PubSub) -> object:
     return await bus.get_history("t")
 
 
-async def _subscribe_cursor(bus: PubSub) -> object:
-    return await bus.subscribe("t", _ignore, start_from=Cursor("1"))
+async def _subscribe_cursor(bus: PubSub) -> None:
+    await bus.subscribe("t", _ignore, start_from=Cursor("1"))
 
 
 async def _list_dead(bus: PubSub) -> object:
@@ -186,13 +189,13 @@ async def _get_lease_provider(bus: PubSub) -> object:
     return bus.get_lease_provider() is not None
 
 
-async def _fenced_publish(bus: PubSub) -> object:
+async def _fenced_publish(bus: PubSub) -> None:
     event = Event(type="e", run_id="r", data=None)
-    return await bus.publish("t", event, fence=("k", 1))
+    await bus.publish("t", event, fence=("k", 1))
 
 
-async def _subscribe_offset(bus: PubSub) -> object:
-    return await bus.subscribe_from_offset("t", 0, _ignore)
+async def _subscribe_offset(bus: PubSub) -> None:
+    await bus.subscribe_from_offset("t", 0, _ignore)
 
 
 async def _transfer(leases: LeaseProvider) -> object:
@@ -247,7 +250,12 @@ STORAGE_REFUSALS: tuple[Refusal, ...] = (
         notifications__claims=_claim_due,
         thread_state__compare_and_set=_compare_and_set,
         schedules__claim_fire=_claim_fire,
-        storage__retention=_prune,
+    ),
+    Refusal(
+        capability="storage.retention",
+        role="storage",
+        call=_prune,
+        any_of=frozenset(_PRUNED),
     ),
     Refusal(
         capability="workflows.atomic_updates",
@@ -294,5 +302,6 @@ def refusals_for(role: str, declared: frozenset[str]) -> list[Refusal]:
         refusal
         for refusal in tables[role]
         if refusal.capability not in declared
+        and (not refusal.any_of or refusal.any_of & declared)
         and all(base in declared for base in _KNOWN[role][refusal.capability].implies)
     ]

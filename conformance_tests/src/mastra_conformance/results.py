@@ -15,6 +15,7 @@ from mastra_conformance.cases import cases_of
 from mastra_conformance.collection import capabilities_of, refusal_of, role_of, subject_of
 from mastra_conformance.facts import facts_of
 from mastra_conformance.naming import is_ours, test_id, tier_of
+from mastra_conformance.options import options_of
 from mastra_conformance.outcomes import DishonestError, NotRunError, Outcome
 from mastra_core.errors import CapabilityNotSupportedError
 
@@ -34,6 +35,8 @@ def describe_phase(
     if outcome is Outcome.REFUSED and report.failed:
         # The opened server can do less than the descriptor says, and says so: no failure.
         report.outcome, report.longrepr = "passed", None
+    if outcome is Outcome.NOT_RUN and options_of(item.config).require:
+        report.outcome, report.longrepr = "failed", f"Not run, but required: {reason}"
     subject, refusal = subject_of(item), refusal_of(item)
     facts: dict[str, Any] = {
         "id": test_id(item),

@@ -6,10 +6,14 @@ How it is opened for one test is another room, see ``opening``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Final, get_args
 
 from mastra_core.contracts.capabilities import lease_capability_names, pubsub_capability_names
+from mastra_core.errors import ConfigError
 from mastra_core.plugins import (
     LeaseSpec,
     PluginManager,
@@ -20,7 +24,7 @@ from mastra_core.plugins import (
 )
 from mastra_core.plugins.specs import AdapterSpec, Role
 
-__all__ = ("BUILTINS", "Subject", "find_subject")
+__all__ = ("BUILTINS", "Subject", "find_subject", "plugin_manager")
 
 BUILTINS: Final = ("mastra_core.inmemory.plugin",)
 """Plugins of the core itself."""
@@ -84,7 +88,7 @@ def find_subject(url: str, *, plugins: tuple[str, ...] = ()) -> Subject:
     Raises:
         MastraError: The URL can't be read, or no usable plugin offers its scheme.
     """
-    manager = PluginManager(plugins, builtins=BUILTINS)
+    manager = plugin_manager(plugins)
     registry = Registry(manager)
     parsed = parse_adapter_url(url, schemes=manager.schemes())
     roles: tuple[Role, ...] = get_args(Role)
@@ -109,6 +113,24 @@ def find_subject(url: str, *, plugins: tuple[str, ...] = ()) -> Subject:
         is_volatile=parsed.is_volatile,
         plugins=plugins,
     )
+
+
+def plugin_manager(plugins: Iterable[str] = ()) -> PluginManager:
+    """
+    A manager with the core's plugins, the installed ones, and some modules beside them.
+
+    Raises:
+        ConfigError: A module isn't there.
+        PluginError: One of them can't be used as a plugin.
+    """
+    return PluginManager([_module(name) for name in plugins], builtins=BUILTINS)
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as exc:
+        raise ConfigError(f"There is no plugin module {name!r}: {exc}.") from exc
 
 
 def _names(spec: AdapterSpec) -> frozenset[str]:

@@ -12,10 +12,9 @@ import pytest
 
 from mastra_conformance.imports import measure_plugin
 from mastra_conformance.opening import Opener
-from mastra_conformance.subject import BUILTINS, Subject
+from mastra_conformance.subject import Subject, plugin_manager
 from mastra_core.contracts.capabilities import inconsistencies
 from mastra_core.errors import UnknownSettingError
-from mastra_core.plugins import PluginManager
 
 __all__ = ()
 
@@ -25,7 +24,7 @@ IMPORT_BUDGET_SECONDS = 0.1
 
 def test_the_plugin_is_active(subject: Subject) -> None:
     """The entry point loads, nothing put it aside, and no other plugin claims its schemes."""
-    manager = PluginManager(subject.plugins, builtins=BUILTINS)
+    manager = plugin_manager(subject.plugins)
 
     states = {item.name: (item.status, item.reason) for item in manager.status()}
 

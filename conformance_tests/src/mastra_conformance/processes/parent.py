@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from mastra_conformance.imports import child_environment
 from mastra_conformance.opening import Opener
 
 __all__ = ("DEADLINE", "Processes", "Worker", "WorkerDiedError", "WorkerFailedError")
@@ -125,6 +126,7 @@ class Processes:
             "mastra_conformance.processes.child",
             stdin=PIPE,
             stdout=PIPE,
+            env=child_environment(),
             limit=_LINE_LIMIT,
         )
         try:
