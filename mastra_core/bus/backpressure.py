@@ -9,6 +9,8 @@ __all__ = ("Backlog", "Slots")
 
 T = TypeVar("T")
 
+_PLENTY = 1_000_000
+
 
 class Slots:
     """Counts what is under way; a limit of 0 is no limit."""
@@ -22,7 +24,12 @@ class Slots:
     @property
     def free(self) -> int:
         """How many more may start."""
-        return max(0, self.limit - self.used) if self.limit else 1_000_000
+        return max(0, self.limit - self.used) if self.limit else _PLENTY
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may start."""
+        return 0 < self.limit <= self.used
 
 
 class Backlog(Generic[T]):

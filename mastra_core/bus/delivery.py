@@ -12,7 +12,7 @@ from mastra_core.wire.events import Event
 if TYPE_CHECKING:
     from mastra_core.bus.subscriptions import Subscription
 
-__all__ = ("DONE", "Delivery", "describe", "envelope")
+__all__ = ("DONE", "Delivery", "HeldDelivery", "describe", "envelope")
 
 
 class _Done:
@@ -38,16 +38,11 @@ class Delivery:
 
     __slots__ = (
         "attempt",
-        "deadline",
         "event",
-        "expired",
-        "has_slot",
-        "has_started",
         "is_local",
         "position",
         "running",
         "settled",
-        "started_at",
         "subscription",
         "task",
     )
@@ -68,12 +63,6 @@ class Delivery:
         self.is_local = is_local
         self.running = False
         self.settled = False
-        self.expired = False
-        self.has_started = False
-        self.has_slot = False
-        #: Monotonic seconds; only deliveries of groups have them.
-        self.started_at = 0.0
-        self.deadline = 0.0
         self.task: asyncio.Task[None] | None = None
 
     def ack(self) -> Awaitable[None]:
@@ -95,6 +84,29 @@ class Delivery:
         if self.settled:
             return DONE
         return self.subscription.extended(self)
+
+
+class HeldDelivery(Delivery):
+    """A delivery to a member of a group, which the store has lent for a time."""
+
+    __slots__ = ("deadline", "expired", "has_returned", "has_slot", "started_at")
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        event: Event,
+        position: Position,
+        attempt: int,
+        *,
+        is_local: bool = False,
+    ) -> None:
+        super().__init__(subscription, event, position, attempt, is_local=is_local)
+        #: Monotonic seconds of the claim, and until when it is ours.
+        self.started_at = 0.0
+        self.deadline = 0.0
+        self.expired = False
+        self.has_returned = False
+        self.has_slot = True
 
 
 def envelope(event: Event, attempt: int, topic: str) -> Event:

@@ -271,7 +271,11 @@ class BusDriver(Protocol):
 
 @runtime_checkable
 class DirectDriver(BusDriver, Protocol):
-    """A driver whose log lies in this process, so that reading needs no waiting."""
+    """A driver whose log lies in this process, so that nothing needs waiting."""
+
+    def append_now(self, topic: str, outgoing: Outgoing) -> None:
+        """As ``append`` of one event, whose refusal is raised."""
+        ...
 
     def read_now(self, topic: str, position: Position, limit: int) -> Page:
         """As ``read_after``."""

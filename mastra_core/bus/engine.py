@@ -21,6 +21,7 @@ from mastra_core.bus.publishing import Publisher
 from mastra_core.bus.redelivery import RedeliveryPolicy
 from mastra_core.bus.runtime import BusRuntime, Warner
 from mastra_core.bus.settings import BusSettings
+from mastra_core.bus.stamps import Stamps
 from mastra_core.bus.subscriptions import Subscription, SubscriptionOptions
 from mastra_core.bus.timers import within
 from mastra_core.bus.topics import Topics, check_topic
@@ -94,6 +95,7 @@ class EventEngine:
             policy=RedeliveryPolicy(settings, rng),
             jitter=rng.random,
         )
+        self._stamps = Stamps(self._clock, self._ids)
         self._publisher = Publisher(self._runtime)
         self._topics = Topics(self._runtime)
         self._subscriptions: dict[HandlerKey, Subscription] = {}
@@ -117,8 +119,8 @@ class EventEngine:
             await self._ready(even_draining=True)
         check_topic(topic)
         stamped = envelope(event, 1, topic)
-        stamped.id = dedupe_id or self._ids.new("event")
-        stamped.created_at = self._clock.now()
+        stamped.id = dedupe_id or self._stamps.new_id()
+        stamped.created_at = self._stamps.now()
         if local_only:
             self._topics.offer_local(topic, stamped)
             return
@@ -298,6 +300,7 @@ class EventEngine:
 
     async def _open(self) -> None:
         await self._driver.open()
+        self._stamps.seed()
         self.capabilities = self._driver.capabilities
         self._state = _OPEN
         self._waking = self._runtime.spawn(self._follow_hints(), name="bus-wake")

@@ -45,7 +45,7 @@ class FanoutSubscription(Subscription):
         if page.gap is not None:
             self._report_gap(*page.gap)
         for entry in page.entries:
-            if not self.free:
+            if self.slots.is_full:
                 self.was_full = True
                 return self.position != before
             self.position = entry.position
@@ -100,7 +100,8 @@ class FanoutSubscription(Subscription):
     def _again(self, failed: Delivery) -> None:
         attempt = failed.attempt + 1
         event = envelope(failed.event, attempt, self.topic)
-        self._accept(Delivery(self, event, failed.position, attempt))
+        self.slots.used -= 1  # the retry's own, taken again by what follows
+        self.offer(Delivery(self, event, failed.position, attempt))
 
     def _letter(self, delivery: Delivery, error: str | None) -> DeadLetter:
         return DeadLetter(
@@ -179,14 +180,14 @@ class FanoutReader:
         elif not self._is_scheduled:
             # Never at once: a publish inside a handler must queue behind its event (P12).
             self._is_scheduled = True
-            self._loop.call_soon(self._pump, self._direct)
+            self._loop.call_soon(self._pump, self._direct, context=self._runtime.context)
 
     def _pump(self, driver: DirectDriver) -> None:
         self._is_scheduled = False
         try:
             more = False
             for subscription in tuple(self.subscriptions):
-                if subscription.free:
+                if not subscription.slots.is_full:
                     page = driver.read_now(self.topic, subscription.position, self._limit)
                     moved = subscription.take(page)
                     more = more or (moved and len(page.entries) >= self._limit)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from itertools import cycle, islice
 
-from mastra_core.bus.delivery import DONE, Delivery, envelope
+from mastra_core.bus.delivery import DONE, Delivery, HeldDelivery, envelope
 from mastra_core.bus.driver import Ack, Claim, Dead, GiveBack, Nack, Position, Settlement, Start
 from mastra_core.bus.runtime import BusRuntime, Warner
 from mastra_core.bus.subscriptions import Subscription, SubscriptionOptions
@@ -42,6 +42,11 @@ class GroupMember(Subscription):
         self.group = reader.group
         self.reader = reader
 
+    def make_delivery(
+        self, event: Event, position: Position, attempt: int, *, is_local: bool = False
+    ) -> HeldDelivery:
+        return HeldDelivery(self, event, position, attempt, is_local=is_local)
+
     def acked(self, delivery: Delivery) -> Awaitable[None]:
         if delivery.is_local:
             self._end(delivery)
@@ -63,16 +68,20 @@ class GroupMember(Subscription):
         return stored
 
     def extended(self, delivery: Delivery) -> Awaitable[None]:
-        return DONE if delivery.is_local else self.reader.extend([delivery])
+        if delivery.is_local or not isinstance(delivery, HeldDelivery):
+            return DONE
+        return self.reader.extend([delivery])
 
     def handler_returned(self, delivery: Delivery) -> None:
+        if isinstance(delivery, HeldDelivery):
+            delivery.has_returned = True
         if delivery.is_local:
             delivery.settled = True
         elif not delivery.settled and self.is_closed:
             self._give_back(delivery)
         self._end(delivery)
 
-    def expire(self, delivery: Delivery) -> None:
+    def expire(self, delivery: HeldDelivery) -> None:
         """The store may give the event to somebody else now."""
         delivery.expired = True
         self._end(delivery)
@@ -90,7 +99,11 @@ class GroupMember(Subscription):
 
     def _end(self, delivery: Delivery) -> None:
         """Free the slot, once: when it is settled and its handler has ended, or it expired."""
-        if delivery.has_slot and (delivery.expired or (delivery.settled and not delivery.running)):
+        if (
+            isinstance(delivery, HeldDelivery)
+            and delivery.has_slot
+            and (delivery.expired or (delivery.settled and not delivery.running))
+        ):
             delivery.has_slot = False
             self._release()
         self.runtime.changes.tell()
@@ -125,7 +138,7 @@ class GroupReader:
         self._runtime = runtime
         self._driver = runtime.driver
         self._left = left
-        self._held: dict[Position, Delivery] = {}
+        self._held: dict[Position, HeldDelivery] = {}
         self._outbox: list[tuple[Settlement, asyncio.Future[None]]] = []
         self._sending: asyncio.Task[None] | None = None
         self._turn = 0
@@ -199,7 +212,7 @@ class GroupReader:
             self._is_starved = False
             self._news.set()
 
-    def held_by(self, member: GroupMember) -> list[Delivery]:
+    def held_by(self, member: GroupMember) -> list[HeldDelivery]:
         """What a member hasn't settled."""
         return [held for held in self._held.values() if held.subscription is member]
 
@@ -219,7 +232,7 @@ class GroupReader:
             self._sending = self._runtime.spawn(self._send(), name="bus-settle")
         return stored
 
-    def extend(self, deliveries: list[Delivery]) -> Awaitable[None]:
+    def extend(self, deliveries: list[HeldDelivery]) -> Awaitable[None]:
         """Start their time anew at the store."""
         return self._runtime.spawn(self._extend(deliveries), name="bus-extend")
 
@@ -278,7 +291,7 @@ class GroupReader:
         if member is None:
             self._return(claim)
             return
-        delivery = Delivery(member, event, claim.position, claim.attempt)
+        delivery = member.make_delivery(event, claim.position, claim.attempt)
         delivery.started_at = asked_at
         delivery.deadline = asked_at + self._runtime.settings.ack_wait_ms / 1000
         if (older := self._held.get(claim.position)) is not None:
@@ -317,14 +330,14 @@ class GroupReader:
             working = [
                 held
                 for held in self._held.values()
-                if (held.running or not held.has_started)
+                if not held.has_returned
                 and now - held.started_at < settings.max_processing_ms / 1000
             ]
             if working:
                 await self._extend(working)
             self._expire()
 
-    async def _extend(self, deliveries: list[Delivery]) -> None:
+    async def _extend(self, deliveries: list[HeldDelivery]) -> None:
         asked_at = self._runtime.clock.monotonic()
         wait_ms = self._runtime.settings.ack_wait_ms
         held = [(delivery.position, delivery.attempt) for delivery in deliveries]
@@ -343,7 +356,7 @@ class GroupReader:
         for delivery in [held for held in self._held.values() if held.deadline <= now]:
             self._expire_one(delivery)
 
-    def _expire_one(self, delivery: Delivery) -> None:
+    def _expire_one(self, delivery: HeldDelivery) -> None:
         if self._held.get(delivery.position) is delivery:
             del self._held[delivery.position]
         if isinstance(delivery.subscription, GroupMember):

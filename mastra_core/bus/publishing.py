@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from mastra_core.bus.driver import Outgoing
+from mastra_core.bus.driver import DirectDriver, Outgoing
 from mastra_core.bus.runtime import BusRuntime
 
 __all__ = ("Publisher",)
@@ -19,6 +19,7 @@ class Publisher:
     def __init__(self, runtime: BusRuntime) -> None:
         self._runtime = runtime
         self._driver = runtime.driver
+        self._direct = runtime.driver if isinstance(runtime.driver, DirectDriver) else None
         #: Topics with a write on its way, and what waits behind it.
         self._lanes: dict[str, _Waiting] = {}
 
@@ -29,6 +30,9 @@ class Publisher:
 
     async def append(self, topic: str, outgoing: Outgoing) -> None:
         """Store one event; raises what the driver says about this one."""
+        if self._direct is not None:
+            self._direct.append_now(topic, outgoing)
+            return
         lane = self._lanes.get(topic)
         if lane is None:
             await self._append_now(topic, outgoing)

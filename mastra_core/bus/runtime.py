@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,10 +89,12 @@ class BusRuntime:
     #: Told when a delivery was settled or its handler returned, or a write ended.
     changes: Changes = field(default_factory=Changes)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    #: What handlers see as their context variables, instead of the publisher's.
+    context: Context = field(default_factory=copy_context)
 
     def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Run it in a task of this engine, which is cancelled when the engine closes."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        task = asyncio.get_running_loop().create_task(work, name=name, context=self.context.copy())
         self.tasks.add(task)
         task.add_done_callback(self._ended)
         return task

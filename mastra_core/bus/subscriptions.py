@@ -15,6 +15,7 @@ from typing import Any
 from mastra_core.bus.backpressure import Backlog, Slots
 from mastra_core.bus.batching import BatchBuffer, check_policy
 from mastra_core.bus.delivery import DONE, Delivery, envelope
+from mastra_core.bus.driver import Position
 from mastra_core.bus.handlers import HandlerKey, accepted_arguments
 from mastra_core.bus.runtime import BusRuntime
 from mastra_core.contracts.pubsub import BatchPolicy, EventHandler
@@ -62,11 +63,11 @@ class Subscription:
         self.active: set[Delivery] = set()
         #: ``local_only`` events that wait for a free slot.
         self.local: Backlog[Event] = Backlog(runtime.settings.local_backlog)
-        self.slots = Slots(options.max_in_flight)
+        self.slots = Slots(1 if options.ordered else options.max_in_flight)
         self.buffer: BatchBuffer[Delivery] | None = None
         if options.batch is not None:
             # What waits in the buffer must not keep the next burst from forming.
-            if options.max_in_flight:
+            if options.max_in_flight and not options.ordered:
                 self.slots.limit += options.batch.max_buffer_size
             self.buffer = BatchBuffer(
                 options.batch,
@@ -82,17 +83,21 @@ class Subscription:
     @property
     def free(self) -> int:
         """How many more events it takes now."""
-        if self.is_closed:
-            return 0
-        if self.options.ordered:
-            return 0 if self.slots.used else 1
-        return self.slots.free
+        return 0 if self.is_closed else self.slots.free
+
+    def make_delivery(
+        self, event: Event, position: Position, attempt: int, *, is_local: bool = False
+    ) -> Delivery:
+        """One event for this subscription."""
+        return Delivery(self, event, position, attempt, is_local=is_local)
 
     def offer(self, delivery: Delivery) -> None:
         """Take the event: call the handler, or put it into the buffer."""
         self.slots.used += 1
-        delivery.has_slot = True
-        self._accept(delivery)
+        if self.buffer is not None:
+            self.buffer.add(delivery)
+        else:
+            self._start(delivery)
 
     def offer_local(self, event: Event) -> None:
         """Deliver an event that never leaves this process, behind the current one (P12)."""
@@ -106,7 +111,7 @@ class Subscription:
             event = self.local.pop()
             if event is not None:
                 own = envelope(event, 1, self.topic)
-                self.offer(Delivery(self, own, (0, 0), 1, is_local=True))
+                self.offer(self.make_delivery(own, (0, 0), 1, is_local=True))
 
     def close(self) -> None:
         """Never call the handler again; what it runs now may end."""
@@ -144,15 +149,9 @@ class Subscription:
 
     # -- calling the handler ---------------------------------------------------------------------
 
-    def _accept(self, delivery: Delivery) -> None:
-        if self.buffer is not None:
-            self.buffer.add(delivery)
-        else:
-            self._start(delivery)
-
     def _start(self, delivery: Delivery) -> None:
         """Call the handler; a coroutine goes on in a task of its own."""
-        delivery.running = delivery.has_started = True
+        delivery.running = True
         self.active.add(delivery)
         try:
             result = self._call(delivery)
@@ -160,7 +159,9 @@ class Subscription:
             self._failed(delivery, exc)
             self._returned(delivery)
             return
-        if type(result) is CoroutineType or isinstance(result, Awaitable):
+        if result is None:
+            self._returned(delivery)
+        elif type(result) is CoroutineType or isinstance(result, Awaitable):
             delivery.task = asyncio.get_running_loop().create_task(
                 self._finish(result, delivery), name="bus-handler"
             )
@@ -177,15 +178,10 @@ class Subscription:
             await asyncio.wait([delivery.task])
 
     def _call(self, delivery: Delivery) -> Any:
-        match self._arguments:
-            case 1:
-                return self._handler(delivery.event)
-            case 2:
-                return self._handler(delivery.event, delivery.ack)
-            case 3:
-                return self._handler(delivery.event, delivery.ack, delivery.nack)
-            case _:
-                return self._handler(delivery.event, delivery.ack, delivery.nack, delivery.extend)
+        if self._arguments == 1:
+            return self._handler(delivery.event)
+        arguments = (delivery.event, delivery.ack, delivery.nack, delivery.extend)
+        return self._handler(*arguments[: self._arguments])
 
     async def _finish(self, result: Awaitable[Any], delivery: Delivery) -> None:
         try:

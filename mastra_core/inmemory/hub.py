@@ -20,6 +20,8 @@ from mastra_core.inmemory.topic_log import LogLimits, TopicLog
 __all__ = ("Hints", "Hub", "HubLimits", "open_hub")
 
 _HOUR_MS = 3_600_000
+#: The order of use is as coarse as this, since it is kept with every write.
+_TOUCH_EVERY_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,27 +70,27 @@ class Hub:
         self.limits = limits or HubLimits()
         self.leases = LeaseTable(clock)
         #: By the time of their last use, the oldest first.
-        self._topics: OrderedDict[str, tuple[TopicLog, int]] = OrderedDict()
+        self._topics: OrderedDict[str, TopicLog] = OrderedDict()
         self._listeners: list[Hints] = []
 
     def __len__(self) -> int:
         return len(self._topics)
 
-    def topic(self, name: str) -> TopicLog:
+    def topic(self, name: str, now_ms: int) -> TopicLog:
         """The log of a topic that is written or joined; made if it isn't there."""
-        now_ms = self.clock.now_ms()
-        known = self._topics.get(name)
-        log = TopicLog(name, self.limits.log) if known is None else known[0]
-        self._topics[name] = (log, now_ms)
-        self._topics.move_to_end(name)
-        if known is None:
+        log = self._topics.get(name)
+        if log is None:
+            log = self._topics[name] = TopicLog(name, self.limits.log)
+            log.used_ms = now_ms
             self._forget_unused(now_ms)
+        elif now_ms - log.used_ms > _TOUCH_EVERY_MS:
+            log.used_ms = now_ms
+            self._topics.move_to_end(name)
         return log
 
     def existing(self, name: str) -> TopicLog:
         """The log of a topic that is only read; an empty one if nobody wrote."""
-        known = self._topics.get(name)
-        return TopicLog(name, self.limits.log) if known is None else known[0]
+        return self._topics.get(name) or TopicLog(name, self.limits.log)
 
     def check_fence(self, fence: FenceToken) -> None:
         """
@@ -126,8 +128,8 @@ class Hub:
         oldest_ms = now_ms - self.limits.idle_ttl_ms
         excess = len(self._topics) - self.limits.max_topics
         doomed: list[str] = []
-        for name, (log, used_ms) in self._topics.items():
-            if excess <= len(doomed) and used_ms > oldest_ms:
+        for name, log in self._topics.items():
+            if excess <= len(doomed) and log.used_ms > oldest_ms:
                 break
             if name not in watched and not log.is_in_use:
                 doomed.append(name)

@@ -7,7 +7,7 @@ what has no form outside this process is refused here as there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from types import NoneType
@@ -23,6 +23,7 @@ __all__ = ("copy_payload",)
 
 #: Deeper values are refused, and so is what contains itself.
 _MAX_DEPTH: Final = 100
+_PLAIN_SIZE: Final = 4
 _PLAIN: Final = frozenset({NoneType, bool, int, float, type(UNDEFINED)})
 #: Bytes that one character of a string can take in JSON.
 _WIDEST: Final = 6
@@ -43,66 +44,74 @@ def copy_payload(value: Any, exact_above: int | None) -> tuple[Any, int]:
     Raises:
         WireEncodeError: Something in it has no form outside this process.
     """
-    copier = _Copier()
-    copy = copier.copy(value, 0)
-    size = copier.size
+    copy, size = _copy(value, 0)
     if exact_above is not None and size * _WIDEST > exact_above:
         size = len(encode_bytes(copy, lenient=True))
     return copy, size
 
 
-class _Copier:
-    __slots__ = ("size",)
+def _copy(value: Any, depth: int) -> tuple[Any, int]:
+    kind = type(value)
+    if kind is str:
+        return value, len(value) + 2
+    if kind in _PLAIN:
+        return value, _PLAIN_SIZE
+    if depth > _MAX_DEPTH:
+        raise WireEncodeError(reason="is nested too deeply or contains itself")
+    if kind is dict:
+        return _copy_members(value, depth)
+    if kind is list or kind is tuple:
+        return _copy_items(value, depth)
+    return _copy_other(value, depth)
 
-    def __init__(self) -> None:
-        self.size = 0
 
-    def copy(self, value: Any, depth: int) -> Any:
-        kind = type(value)
+def _copy_members(value: Mapping[Any, Any], depth: int) -> tuple[dict[str, Any], int]:
+    size = 2
+    copied: dict[str, Any] = {}
+    for key, member in value.items():
+        if type(key) is not str:
+            raise WireEncodeError(reason=f"has the key {key!r}, which is no text")
+        kind = type(member)
         if kind is str:
-            self.size += len(value) + 2
-            return value
-        if kind in _PLAIN:
-            self.size += 4
-            return value
-        if depth > _MAX_DEPTH:
-            raise WireEncodeError(reason="is nested too deeply or contains itself")
-        if kind is dict:
-            size = 2
-            copied = {}
-            for key, member in value.items():
-                if type(key) is not str and not isinstance(key, str):
-                    raise WireEncodeError(reason=f"has the key {key!r}, which is no text")
-                size += len(key) + 4
-                copied[key] = self.copy(member, depth + 1)
-            self.size += size
-            return copied
-        if kind is list or kind is tuple:
-            self.size += len(value) + 2
-            return [self.copy(item, depth + 1) for item in value]
-        return self._copy_other(value, depth)
+            size += len(key) + len(member) + 6
+        elif kind in _PLAIN:
+            size += len(key) + 4 + _PLAIN_SIZE
+        else:
+            member, added = _copy(member, depth + 1)  # noqa: PLW2901 – the copy takes its place
+            size += len(key) + 4 + added
+        copied[key] = member
+    return copied, size
 
-    def _copy_other(self, value: Any, depth: int) -> Any:
-        if isinstance(value, datetime):
-            if value.utcoffset() is None:
-                raise WireEncodeError(reason=f"is a naive time, {value.isoformat()}")
-            self.size += 26
-            return value
-        if isinstance(value, bytes | bytearray):
-            self.size += 2 * len(value)
-            return bytes(value)
-        if isinstance(value, BaseModel):
-            dumped = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
-            return self.copy(dumped, depth + 1)
-        if isinstance(value, BaseException):
-            return self.copy(wire_from_error(value), depth + 1)
-        if isinstance(value, Enum):
-            return self.copy(value.value, depth + 1)
-        for base in (str, int, float):
-            if isinstance(value, base):
-                return self.copy(base(value), depth)
-        if isinstance(value, Mapping):
-            return self.copy(dict(value), depth)
-        if isinstance(value, list | tuple):
-            return self.copy(list(value), depth)
-        raise WireEncodeError(reason=f"is a {type(value).__name__}")
+
+def _copy_items(value: Sequence[Any], depth: int) -> tuple[list[Any], int]:
+    size = len(value) + 2
+    copied = []
+    for item in value:
+        copy, added = _copy(item, depth + 1)
+        size += added
+        copied.append(copy)
+    return copied, size
+
+
+def _copy_other(value: Any, depth: int) -> tuple[Any, int]:
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise WireEncodeError(reason=f"is a naive time, {value.isoformat()}")
+        return value, 26
+    if isinstance(value, bytes | bytearray):
+        return bytes(value), 2 * len(value)
+    if isinstance(value, BaseModel):
+        dumped = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return _copy(dumped, depth + 1)
+    if isinstance(value, BaseException):
+        return _copy(wire_from_error(value), depth + 1)
+    if isinstance(value, Enum):
+        return _copy(value.value, depth + 1)
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return _copy(base(value), depth)
+    if isinstance(value, Mapping):
+        return _copy_members(value, depth)
+    if isinstance(value, list | tuple):
+        return _copy_items(value, depth)
+    raise WireEncodeError(reason=f"is a {type(value).__name__}")

@@ -131,20 +131,23 @@ class MemoryDriver:
         return event, size
 
     async def append(self, topic: str, batch: Sequence[Outgoing]) -> Sequence[Exception | None]:
-        log = self.hub.topic(topic)
-        now_ms = self._clock.now_ms()
         errors: list[Exception | None] = []
         for outgoing in batch:
             try:
-                if outgoing.fence is not None:
-                    self.hub.check_fence(outgoing.fence)
-                log.append(outgoing, now_ms)
+                self.append_now(topic, outgoing)
             except MastraError as exc:
                 errors.append(exc)
             else:
                 errors.append(None)
-        self.hub.tell_others(topic, self._hints)
         return errors
+
+    def append_now(self, topic: str, outgoing: Outgoing) -> None:
+        hub = self.hub
+        if outgoing.fence is not None:
+            hub.check_fence(outgoing.fence)
+        now_ms = self._clock.now_ms()
+        hub.topic(topic, now_ms).append(outgoing, now_ms)
+        hub.tell_others(topic, self._hints)
 
     async def locate(self, topic: str, start: Start) -> Position:
         return self.hub.existing(topic).locate(start)
@@ -165,7 +168,7 @@ class MemoryDriver:
         return await self._hints.wait()
 
     async def join_group(self, topic: str, group: str, consumer: str, start: Start) -> None:
-        self.hub.topic(topic).join(group, consumer, start)
+        self.hub.topic(topic, self._clock.now_ms()).join(group, consumer, start)
 
     async def leave_group(self, topic: str, group: str, consumer: str) -> None:
         self.hub.existing(topic).leave(group, consumer, self._clock.monotonic())
@@ -182,7 +185,7 @@ class MemoryDriver:
         ordered: bool,
     ) -> Claims:
         now = self._clock.monotonic()
-        return self.hub.topic(topic).claim(
+        return self.hub.topic(topic, self._clock.now_ms()).claim(
             group,
             consumer,
             limit=limit,

@@ -93,10 +93,9 @@ class TopicLog:
         self._seqs: list[int] = []
         self._sizes: list[int] = []
         self._trimmed = 0
+        #: When it was written or joined, for the hub.
+        self.used_ms = 0
         self._dedupe: DedupeWindow | None = None
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     @property
     def is_in_use(self) -> bool:
