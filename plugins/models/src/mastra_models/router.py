@@ -1,0 +1,161 @@
+"""Names of models, ``provider/model``, and who makes them. Imports no driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mastra_core.errors import ModelNotFoundError
+from mastra_core.plugins import ModelProviderSpec
+
+if TYPE_CHECKING:
+    from mastra_core.contracts.model import Model
+    from mastra_core.plugins import AdapterContext
+
+__all__ = (
+    "HOSTED_PROVIDERS",
+    "OWN_PROVIDERS",
+    "HostedFactory",
+    "local_model",
+    "model_from_name",
+    "provider_specs",
+    "scripted_model",
+    "split_model_name",
+)
+
+#: Providers of ours that need no network.
+OWN_PROVIDERS: Final = ("local", "scripted")
+
+#: Provider names that pydantic-ai resolves; ``gateway/<provider>/<model>`` goes through its gateway.
+HOSTED_PROVIDERS: Final = (
+    "alibaba",
+    "anthropic",
+    "azure",
+    "azure-responses",
+    "bedrock",
+    "bedrock-mantle",
+    "cerebras",
+    "cohere",
+    "crusoe",
+    "deepseek",
+    "fireworks",
+    "gateway",
+    "github",
+    "github-copilot",
+    "google",
+    "google-cloud",
+    "groq",
+    "heroku",
+    "huggingface",
+    "litellm",
+    "meta",
+    "mistral",
+    "moonshotai",
+    "nebius",
+    "ollama",
+    "openai",
+    "openai-chat",
+    "openai-chatgpt",
+    "openai-codex",
+    "openai-responses",
+    "openrouter",
+    "ovhcloud",
+    "sambanova",
+    "snowflake",
+    "together",
+    "vercel",
+    "vllm",
+    "xai",
+    "zai",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HostedFactory:
+    """Makes models of one hosted provider; pydantic-ai is imported when it is called."""
+
+    provider: str
+
+    def __call__(self, model_name: str, context: AdapterContext | None = None) -> Model:
+        from mastra_models.pydantic_ai.model import hosted_model
+
+        return hosted_model(self.provider, model_name)
+
+
+def local_model(model_name: str, context: AdapterContext | None = None) -> Model:
+    """A model that runs on this machine's CPU, from weights that were pulled before."""
+    from mastra_models.local.model import LocalModel
+
+    return LocalModel.from_name(model_name, ids=context.ids if context else None)
+
+
+def scripted_model(model_name: str, _context: AdapterContext | None = None) -> Model:
+    """A model without weights: it repeats what it hears and fills in tools by their schema."""
+    from mastra_models.scripted import EchoModel
+
+    if model_name != EchoModel.model_id:
+        raise ModelNotFoundError(
+            f"There is no scripted model {model_name!r}; there is 'scripted/{EchoModel.model_id}'.",
+            details={"model": f"scripted/{model_name}"},
+        )
+    return EchoModel()
+
+
+def provider_specs() -> Iterator[ModelProviderSpec]:
+    """The descriptors of all providers, our own first."""
+    yield ModelProviderSpec(
+        name="local",
+        factory="mastra_models.router:local_model",
+        extra="models-local",
+        summary="Small real models on the CPU, such as local/smollm2.",
+    )
+    yield ModelProviderSpec(
+        name="scripted",
+        factory="mastra_models.router:scripted_model",
+        extra="models",
+        summary="Answers without weights or network, for tests and dry runs.",
+    )
+    for provider in HOSTED_PROVIDERS:
+        yield ModelProviderSpec(
+            name=provider,
+            factory=HostedFactory(provider),
+            extra="models-hosted",
+            summary=f"Models of {provider} through pydantic-ai.",
+        )
+
+
+def split_model_name(name: str) -> tuple[str, str]:
+    """
+    Provider and model of ``provider/model``; the model may hold further slashes.
+
+    Raises:
+        ModelNotFoundError: The name has no provider, or no model.
+    """
+    provider, _, model = name.partition("/")
+    if not provider or not model:
+        raise ModelNotFoundError(
+            f"Model {name!r} is not of the form 'provider/model', such as 'local/smollm2'.",
+            model=name,
+            known=(*OWN_PROVIDERS, *HOSTED_PROVIDERS),
+        )
+    return provider, model
+
+
+def model_from_name(name: str, context: AdapterContext | None = None) -> Model:
+    """
+    The model of that name, from the providers of this package only.
+
+    An application that also has providers of other plugins lets ``Mastra`` resolve names.
+
+    Raises:
+        ModelNotFoundError: The provider isn't known, or offers no such model.
+    """
+    provider, model = split_model_name(name)
+    if provider == "local":
+        return local_model(model, context)
+    if provider == "scripted":
+        return scripted_model(model, context)
+    if provider in HOSTED_PROVIDERS:
+        return HostedFactory(provider)(model, context)
+    raise ModelNotFoundError(model=name, known=(*OWN_PROVIDERS, *HOSTED_PROVIDERS))
