@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mastra_core.errors import AdapterNotInstalledError, PluginError, PluginWarning
 from mastra_core.plugins.calls import CONTAINED, HookCalls, collect_items

@@ -78,16 +78,21 @@ def options_instance(
 
 def known_options(model: type[BaseModel]) -> frozenset[str]:
     """The names that a model reads, with its aliases."""
+    config = model.model_config
+    reads_names = bool(config.get("populate_by_name") or config.get("validate_by_name"))
     names: set[str] = set()
     for name, info in model.model_fields.items():
-        aliases = {alias for alias in (info.alias, info.validation_alias) if isinstance(alias, str)}
-        reads_name = not aliases or bool(model.model_config.get("populate_by_name"))
-        names |= aliases | {name} if reads_name or _validates_by_name(model) else aliases
+        aliases = _aliases(info.validation_alias)
+        names |= aliases
+        if reads_names or not aliases:
+            names.add(name)
     return frozenset(names)
 
 
-def _validates_by_name(model: type[BaseModel]) -> bool:
-    return bool(model.model_config.get("validate_by_name"))
+def _aliases(alias: object) -> set[str]:
+    """The plain names among the aliases of a field; paths into other values are none."""
+    choices = getattr(alias, "choices", [alias])
+    return {choice for choice in choices if isinstance(choice, str)}
 
 
 def check_known(name: str, known: frozenset[str] | set[str], *, where: str) -> None:

@@ -34,7 +34,9 @@ def test_every_detail_of_a_domain_implies_the_domain() -> None:
 
     assert set(STORAGE_DOMAINS) <= set(details)
     for name in details:
-        assert name in STORAGE_DOMAINS or name.partition(".")[0] in STORAGE_CAPABILITIES[name].implies
+        assert (
+            name in STORAGE_DOMAINS or name.partition(".")[0] in STORAGE_CAPABILITIES[name].implies
+        )
 
 
 def test_the_switches_of_the_records_are_exactly_the_names() -> None:

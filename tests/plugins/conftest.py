@@ -56,8 +56,8 @@ class Site:
     def add(
         self,
         distribution: str,
-        *,
         entry_points: Mapping[str, str] | None = None,
+        *,
         processors: Mapping[str, str] | None = None,
         version: str = "1.2.0",
         summary: str = "",
@@ -99,9 +99,8 @@ class Site:
         name = package.removeprefix("mastra_")
         listed = ", ".join(repr(scheme) for scheme in schemes or (name,))
         plugin = GOOD_PLUGIN.format(name=name, package=package, schemes=listed)
-        self.add(
-            distribution, **{"plugin": plugin, "store": STORE.format(name=name), **modules}
-        )
+        store = modules.pop("store", STORE.format(name=name))
+        self.add(distribution, None, plugin=plugin, store=store, **modules)
 
     def _write(self, path: str, text: str) -> None:
         file = self.folder / path

@@ -241,14 +241,18 @@ class Observing:
             raise SystemExit(1) if self.calls % 2 else ValueError("no")
 
 
+def observe(manager: PluginManager, *, times: int) -> None:
+    for _ in range(times):
+        manager.observe("mastra_processor_violation", **VIOLATION)
+
+
 def test_observer_is_off_after_ten_failures_in_a_row(make_manager: MakeManager) -> None:
     """One warning; the others are still told."""
     failing, healthy = Observing(99), Observing(0)
     manager = make_manager(failing, healthy)
 
     with pytest.warns(PluginWarning, match="failed 10 times in a row") as caught:
-        for _ in range(15):
-            manager.observe("mastra_processor_violation", **VIOLATION)
+        observe(manager, times=15)
 
     assert [10, 15, 1] == [failing.calls, healthy.calls, len(caught)]
 
@@ -258,8 +262,7 @@ def test_a_success_resets_the_count(make_manager: MakeManager) -> None:
     plugin = Observing(9)
     manager = make_manager(plugin)
 
-    for _ in range(30):
-        manager.observe("mastra_processor_violation", **VIOLATION)
+    observe(manager, times=30)
 
     assert 30 == plugin.calls
 
@@ -495,14 +498,18 @@ async def test_wrong_surroundings_are_counted_and_do_no_harm(
 ) -> None:
     """As for all observers."""
     manager = make_manager(wrong, observer_failures=2)
-    calls = 0
+    calls: list[str] = []
 
     with pytest.warns(PluginWarning, match="failed 2 times in a row"):
-        for _ in range(4):
-            async with manager.processor_call(Item(), "process_input", Run()):
-                calls += 1
+        await call_processor(manager, calls, times=4)
 
-    assert 4 == calls
+    assert ["call"] * 4 == calls
+
+
+async def call_processor(manager: PluginManager, calls: list[str], *, times: int) -> None:
+    for _ in range(times):
+        async with manager.processor_call(Item(), "process_input", Run()):
+            calls.append("call")
 
 
 # all ------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mastra_conformance import case
 
+from mastra_conformance import case
 from mastra_core.errors import (
     PluginBlockedError,
     PluginBrokenError,
@@ -21,7 +21,7 @@ from mastra_core.plugins.manager import PluginManager
 
 MakeManager = Callable[..., PluginManager]
 
-RAISES_AT_IMPORT = 'raise ImportError("cannot import name \'X\'\\nsecond line")'
+RAISES_AT_IMPORT = "raise ImportError(\"cannot import name 'X'\\nsecond line\")"
 EXITS_AT_IMPORT = "import sys\nsys.exit(3)"
 RAISES_IN_HOOK = """
     from mastra_core.plugins import StorageSpec, hookimpl
@@ -124,8 +124,8 @@ def test_a_bad_plugin_is_named_once_and_the_healthy_one_works(
 
     with pytest.warns(PluginWarning) as caught:
         rows = {item.name: item for item in manager.status()}
-        manager.status()
 
+    assert list(rows.values()) == list(manager.status())
     assert ["bad"] == [str(item.message).split("'")[1] for item in caught]
     assert "mastra-bad 1.2.0" in str(caught[0].message)
     assert (status, "active") == (rows["bad"].status, rows["good"].status)
@@ -270,9 +270,7 @@ def test_failure_of_a_plugin_that_the_user_named_is_raised(
         make_manager(Flying())
 
 
-def test_unknown_plugin_name_lists_the_installed_ones(
-    site: Any, make_manager: MakeManager
-) -> None:
+def test_unknown_plugin_name_lists_the_installed_ones(site: Any, make_manager: MakeManager) -> None:
     """A plugin of ours comes with the command that installs it."""
     site.add_good()
 
@@ -377,9 +375,7 @@ def test_missing_builtins_are_left_out_and_broken_ones_are_not(
     ]
 
 
-def test_builtins_can_be_disabled_but_need_no_listing(
-    site: Any, make_manager: MakeManager
-) -> None:
+def test_builtins_can_be_disabled_but_need_no_listing(site: Any, make_manager: MakeManager) -> None:
     """MASTRA_PLUGINS speaks of what was installed, MASTRA_PLUGINS_DISABLE of everything."""
     site.add_good("mastra-small", store="")
     source = "mastra_small.plugin"

@@ -95,9 +95,7 @@ def test_builtin_comes_before_entry_points(site: Any, make_manager: MakeManager)
     )
 
 
-def test_known_scheme_imports_one_entry_point_of_ours(
-    site: Any, make_manager: MakeManager
-) -> None:
+def test_known_scheme_imports_one_entry_point_of_ours(site: Any, make_manager: MakeManager) -> None:
     """Our other plugins claim nothing of it, so they stay asleep."""
     site.add_good("mastra-postgres", "postgresql", "postgres")
     site.add_good("mastra-redis", "redis")
@@ -140,9 +138,7 @@ def test_duplicate_scheme_has_no_silent_winner(site: Any, make_manager: MakeMana
 
 
 @pytest.mark.parametrize("winner", ["mastra-acme", "acme"])
-def test_a_setting_decides_a_conflict(
-    winner: str, site: Any, make_manager: MakeManager
-) -> None:
+def test_a_setting_decides_a_conflict(winner: str, site: Any, make_manager: MakeManager) -> None:
     """By distribution or by name; then only the winner is imported."""
     site.add_good("mastra-postgres", "postgresql")
     site.add_good("mastra-acme", "postgresql")
@@ -353,13 +349,13 @@ def test_unknown_names_are_answered_with_the_closest(make_manager: MakeManager) 
     """And with the list of all."""
     registry = Registry(make_manager(Things()))
 
-    with pytest.raises(ConfigError, match="Unknown processor 'regexfilter'. Did you mean 'reg"):
+    with pytest.raises(ConfigError, match=r"Unknown processor 'regexfilter'\. Did you mean 'reg"):
         registry.processor("regexfilter")
     with pytest.raises(ModelNotFoundError, match=r"Did you mean 'openai'\? Known: groq, openai"):
         registry.model_provider("openay")
-    with pytest.raises(ConfigError, match="Unknown signal provider 'x'. Known: webhook-signals"):
+    with pytest.raises(ConfigError, match=r"Unknown signal provider 'x'\. Known: webhook-signals"):
         registry.signal_provider("x")
-    with pytest.raises(ConfigError, match="Unknown processor 'x'. Known: none."):
+    with pytest.raises(ConfigError, match=r"Unknown processor 'x'\. Known: none\."):
         Registry(make_manager()).processor("x")
 
 
@@ -422,7 +418,11 @@ def test_short_form_is_one_processor_and_imported_when_used(
     registry = Registry(make_manager())
 
     (offer,) = registry.processors()
-    assert ("quiet", "Says little.", set()) == (offer.spec.name, offer.spec.summary, site.imported())
+    assert ("quiet", "Says little.", set()) == (
+        offer.spec.name,
+        offer.spec.summary,
+        site.imported(),
+    )
     made: Any = create_processor(registry, "quiet", {"x": 1}, AdapterContext())
     assert {"x": 1} == made.options
     assert [("quiet", "active")] == [(i.name, i.status) for i in registry.manager.status()]
@@ -444,7 +444,9 @@ def test_bad_short_forms(site: Any, make_manager: MakeManager) -> None:
     registry, context = Registry(make_manager()), AdapterContext()
 
     with pytest.warns(PluginWarning, match="Plugin 'nowhere'"):
-        assert ["absent", "broken", "future"] == [offer.spec.name for offer in registry.processors()]
+        assert ["absent", "broken", "future"] == [
+            offer.spec.name for offer in registry.processors()
+        ]
     with pytest.raises(PluginBrokenError, match="RuntimeError: no"):
         create_processor(registry, "broken", {}, context)
     with pytest.raises(PluginBrokenError, match="has no attribute 'Absent'"):

@@ -120,9 +120,7 @@ def test_good_descriptors_are_frozen_values(cls: type[Any], members: dict[str, A
 
 
 @pytest.mark.parametrize(("cls", "members", "text"), BAD)
-def test_bad_descriptors_are_refused(
-    cls: type[Any], members: dict[str, Any], text: str
-) -> None:
+def test_bad_descriptors_are_refused(cls: type[Any], members: dict[str, Any], text: str) -> None:
     """The message names the descriptor and the fault."""
     with pytest.raises(ConfigError) as caught:
         cls(**members)
@@ -135,7 +133,7 @@ def test_bad_descriptors_are_refused(
 def test_descriptors_take_keywords_only() -> None:
     """So that members can be added."""
     with pytest.raises(TypeError):
-        DoctorCheck("acme", FACTORY)  # type: ignore[misc]  # that is the point
+        DoctorCheck("acme", FACTORY)  # type: ignore[call-arg]  # that is the point
 
 
 def test_a_model_provider_without_prefixes_answers_to_its_name() -> None:

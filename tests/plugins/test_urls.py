@@ -38,20 +38,12 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "scheme", "driver", "driver_url", "path", "volatile"), FORMS)
-def test_known_forms(
-    text: str, scheme: str, driver: str | None, driver_url: str, path: str, volatile: bool
-) -> None:
+@pytest.mark.parametrize(("text", "expected"), [(f[0], f[1:]) for f in FORMS])
+def test_known_forms(text: str, expected: tuple[str, str | None, str, str, bool]) -> None:
     """The table of design 4.4."""
     url = parse_adapter_url(text)
 
-    assert (scheme, driver, driver_url, path, volatile) == (
-        url.scheme,
-        url.driver,
-        url.driver_url,
-        url.path,
-        url.is_volatile,
-    )
+    assert expected == (url.scheme, url.driver, url.driver_url, url.path, url.is_volatile)
 
 
 def test_a_scheme_of_a_plugin_is_taken_as_a_whole() -> None:
