@@ -1,7 +1,52 @@
-"""Durable agent threads; storage, pubsub, leases and models are plugins."""
+"""Agent runtime whose infrastructure is all plugins.
+
+The names below are loaded when they are first used, so that importing the package costs
+little and needs no driver.
+"""
 
 from __future__ import annotations
 
-__all__ = ("__version__",)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mastra_core.agent.agent import Agent
+    from mastra_core.agent.memory import MemoryOptions
+    from mastra_core.agent.tools import FunctionTool, tool
+    from mastra_core.contracts.tool import ToolContext
+    from mastra_core.mastra import Mastra
+    from mastra_core.streaming.output import ModelOutput
+
+__all__ = (
+    "Agent",
+    "FunctionTool",
+    "Mastra",
+    "MemoryOptions",
+    "ModelOutput",
+    "ToolContext",
+    "__version__",
+    "tool",
+)
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "mastra_core.agent.agent",
+    "FunctionTool": "mastra_core.agent.tools",
+    "Mastra": "mastra_core.mastra",
+    "MemoryOptions": "mastra_core.agent.memory",
+    "ModelOutput": "mastra_core.streaming.output",
+    "ToolContext": "mastra_core.contracts.tool",
+    "tool": "mastra_core.agent.tools",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

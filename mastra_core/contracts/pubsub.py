@@ -163,9 +163,7 @@ class PubSub(Protocol):
         """Everything retained, then live, without a gap or a duplicate."""
         ...
 
-    async def subscribe_from_offset(
-        self, topic: str, offset: int, handler: EventHandler
-    ) -> None:
+    async def subscribe_from_offset(self, topic: str, offset: int, handler: EventHandler) -> None:
         """Everything with index >= offset exactly once in order, then live."""
         ...
 

@@ -17,7 +17,9 @@ __all__ = ("Schedule", "ScheduleTrigger")
 class Schedule(WireModel):
     """One timer (table ``mastra_schedules``)."""
 
-    model_config = ConfigDict(alias_generator=None, populate_by_name=True, extra="allow", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=None, populate_by_name=True, extra="allow", frozen=True
+    )
 
     id: str
     target: dict[str, Any]
@@ -37,7 +39,9 @@ class Schedule(WireModel):
 class ScheduleTrigger(WireModel):
     """One firing of a schedule (table ``mastra_schedule_triggers``)."""
 
-    model_config = ConfigDict(alias_generator=None, populate_by_name=True, extra="allow", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=None, populate_by_name=True, extra="allow", frozen=True
+    )
 
     id: str
     schedule_id: str

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from mastra_core.wire.base import IsoTime, WireModel
 
 __all__ = (
@@ -92,7 +94,8 @@ class AgentRun(WireModel):
     suspended_at: IsoTime
     tool_calls: list[AgentRunToolCall]
     resume_state: str | None = None
-    created_at: IsoTime | None = None
+    #: Half of the cursor of this run; not part of the wire form.
+    created_at: IsoTime | None = Field(default=None, exclude=True)
 
 
 class AgentRuns(WireModel):

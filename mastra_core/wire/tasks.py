@@ -6,7 +6,13 @@ from typing import Any, Literal
 
 from mastra_core.wire.base import IsoTime, WireModel
 
-__all__ = ("TASK_STATUSES", "TERMINAL_TASK_STATUSES", "BackgroundTask", "BackgroundTasks", "TaskStatus")
+__all__ = (
+    "TASK_STATUSES",
+    "TERMINAL_TASK_STATUSES",
+    "BackgroundTask",
+    "BackgroundTasks",
+    "TaskStatus",
+)
 
 TaskStatus = Literal[
     "pending", "running", "suspended", "completed", "failed", "cancelled", "timed_out"

@@ -41,9 +41,7 @@ class SchedulesStorage(Protocol):
         """Active schedules with ``next_fire_at <= now_ms``, earliest first, then id."""
         ...
 
-    async def update_schedule(
-        self, schedule_id: str, patch: Mapping[str, Any]
-    ) -> Schedule:
+    async def update_schedule(self, schedule_id: str, patch: Mapping[str, Any]) -> Schedule:
         """
         Write the named columns and ``updated_at``.
 

@@ -245,9 +245,7 @@ class WorkflowsStorage(Protocol):
         """Move the expiry on; False if the claim is no longer current."""
         ...
 
-    async def release_resume_claim(
-        self, *, workflow_name: str, run_id: str, claim_id: str
-    ) -> bool:
+    async def release_resume_claim(self, *, workflow_name: str, run_id: str, claim_id: str) -> bool:
         """Back to ``suspended`` without a claim; False if it is no longer current."""
         ...
 

@@ -1,0 +1,510 @@
+"""The agent: a model with instructions, tools and a memory (streaming.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from mastra_core.agent.host import AgentHost, LocalHost
+from mastra_core.agent.memory import AgentMemory, MemoryOptions
+from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
+from mastra_core.agent.options import RunOptions, options_from
+from mastra_core.agent.run import RunBuilder
+from mastra_core.agent.tools import tools_by_name
+from mastra_core.contracts.model import Model
+from mastra_core.contracts.processor import Processor
+from mastra_core.contracts.signal_sink import IfActive, IfIdle, SendSignalResult
+from mastra_core.contracts.tool import Tool
+from mastra_core.errors import (
+    AmbiguousRunError,
+    ConfigError,
+    ModelNotFoundError,
+    RunNotFoundError,
+    SchemaError,
+    ToolInputError,
+)
+from mastra_core.messages.detect import MessageInput
+from mastra_core.processors.runner import ProcessorRunner
+from mastra_core.streaming.output import FullOutput, ModelOutput
+from mastra_core.threads.subscription import ThreadSubscription
+from mastra_core.wire.notifications import SendNotification
+from mastra_core.wire.signals import Signal
+from mastra_core.wire.snapshots import AgentRuns
+from mastra_core.workflows.resume import ResumeRequest, claim_parked_run
+from mastra_core.workflows.suspended import check_page, list_suspended_runs
+
+if TYPE_CHECKING:
+    from mastra_core.notifications.ingest import NotificationResult
+
+__all__ = ("Agent",)
+
+Instructions = str | Callable[[], str]
+
+
+class Agent:
+    """
+    A model with instructions, tools and a memory of threads.
+
+    An agent works by itself (its state then lives in this process) or in a ``Mastra``, which
+    gives it storage, models by name and the notification inbox.
+
+    Args:
+        id: Names the agent in storage; owns its suspended runs.
+        name: For people; the id if not given.
+        instructions: What the model is told first.
+        model: A model, its name (``"provider/model"``, resolved by ``Mastra``), or a list to
+            try in order.
+        tools: What it may call.
+        memory: True to remember threads, False not to, or options.
+        notifications: ``{"delivery_policy": ...}`` (notifications.md 4).
+        input_processors: May look at and change what goes in.
+        output_processors: May look at and change what comes out.
+        default_options: Options of every call, unless the call says otherwise.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        name: str | None = None,
+        instructions: Instructions = "",
+        model: Model | str | Sequence[Model | str] | None = None,
+        tools: Sequence[Tool] | Mapping[str, Tool] = (),
+        memory: bool | MemoryOptions = True,
+        notifications: Mapping[str, Any] | None = None,
+        input_processors: Sequence[Processor] = (),
+        output_processors: Sequence[Processor] = (),
+        default_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not id:
+            raise ConfigError("An agent needs an id.")
+        self.id = id
+        self.name = name or id
+        self.instructions = instructions
+        self.tools = tools_by_name(tools)
+        self.notifications = dict(notifications or {})
+        self.processors = ProcessorRunner(
+            input_processors=input_processors, output_processors=output_processors
+        )
+        self._model = model
+        self._memory_options = (
+            memory if isinstance(memory, MemoryOptions) else (MemoryOptions() if memory else None)
+        )
+        self._defaults = dict(default_options or {})
+        options_from({}, self._defaults)
+        self._host: AgentHost = LocalHost()
+        self._memory: AgentMemory | None = None
+        #: The agent as threads and the inbox see it.
+        self.turns = AgentTurns(self)
+
+    def __repr__(self) -> str:
+        return f"Agent(id={self.id!r})"
+
+    # -- surroundings ---------------------------------------------------------------------
+
+    def attach(self, host: AgentHost) -> None:
+        """
+        Live in this application from now on; called by ``Mastra``.
+
+        Raises:
+            ConfigError: The agent is attached to another one.
+        """
+        if self._host is not host and not isinstance(self._host, LocalHost):
+            raise ConfigError(f"Agent {self.id!r} is attached to another application already.")
+        self._host = host
+        self._memory = None
+
+    @property
+    def host(self) -> AgentHost:
+        """Where the agent lives."""
+        return self._host
+
+    @property
+    def memory(self) -> AgentMemory | None:
+        """Its memory; None if it has none."""
+        if self._memory_options is None:
+            return None
+        if self._memory is None:
+            self._memory = AgentMemory(
+                self._host.storage.memory, clock=self._host.clock, options=self._memory_options
+            )
+        return self._memory
+
+    async def aclose(self) -> None:
+        """Stop what a standalone agent started; an attached one is closed by its host."""
+        if isinstance(self._host, LocalHost):
+            await self._host.aclose()
+
+    def resolve_instructions(self) -> str:
+        """What the model is told first."""
+        return self.instructions() if callable(self.instructions) else self.instructions
+
+    def resolve_models(self, choice: Model | str | None) -> list[Model]:
+        """
+        The models to ask, in order.
+
+        Raises:
+            ModelNotFoundError: The agent has none, or no provider knows a name.
+        """
+        chosen: Any = choice if choice is not None else self._model
+        if chosen is None:
+            raise ModelNotFoundError(f"Agent {self.id!r} has no model.")
+        wanted = [chosen] if isinstance(chosen, str) or not isinstance(chosen, Sequence) else chosen
+        if not wanted:
+            raise ModelNotFoundError(f"Agent {self.id!r} has no model.")
+        return [
+            self._host.resolve_model(model) if isinstance(model, str) else model for model in wanted
+        ]
+
+    def options(self, given: Mapping[str, Any]) -> RunOptions:
+        """The options of one call, the agent's defaults under them."""
+        return options_from(self._defaults, given)
+
+    # -- running --------------------------------------------------------------------------
+
+    async def stream(self, messages: MessageInput, **options: Any) -> ModelOutput:
+        """
+        Run the agent; returns as soon as the run is set up, losing no chunk.
+
+        Args:
+            messages: Text, or messages of any known dialect.
+            options: See ``RunOptions``.
+
+        Raises:
+            MastraError: The run could not be set up; nothing was started.
+        """
+        chosen = self.options(options)
+        return await RunBuilder(self, chosen).start(messages)
+
+    async def generate(self, messages: MessageInput, **options: Any) -> FullOutput:
+        """
+        Run the agent to its end and return everything at once.
+
+        Raises:
+            MastraError: The run could not be set up, or failed.
+        """
+        output = await RunBuilder(self, self.options(options), holds_thread=False).start(messages)
+        return await output.get_full_output()
+
+    # -- suspended runs -------------------------------------------------------------------
+
+    async def list_suspended_runs(
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        from_date: datetime | None = None,
+        to_date: datetime | None = None,
+        per_page: int | None = None,
+        page: int | None = None,
+        after: tuple[datetime, str] | None = None,
+    ) -> AgentRuns:
+        """
+        Runs of this agent that wait for an answer, newest first (snapshots.md 8).
+
+        Paging needs both ``page`` and ``per_page``; ``after`` is a cursor
+        ``(created_at, run_id)`` that neither skips nor repeats.
+
+        Raises:
+            RunArgumentError: A bad page; storage wasn't asked.
+        """
+        check_page(per_page, page)
+        return await list_suspended_runs(
+            self._host.storage.workflows,
+            agent_id=self.id,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            from_date=from_date,
+            to_date=to_date,
+            page=page,
+            per_page=per_page,
+            after=after,
+            is_idempotent=lambda name: name is not None and self._is_idempotent(name),
+        )
+
+    def _is_idempotent(self, tool_name: str) -> bool:
+        known = self.tools.get(tool_name)
+        return known is not None and known.idempotent
+
+    async def approve_tool_call(
+        self, run_id: str, tool_call_id: str | None = None, **options: Any
+    ) -> ModelOutput:
+        """
+        Let a parked tool call run; the run goes on.
+
+        Of several concurrent answers, in any processes, exactly one wins.
+
+        Args:
+            run_id: The suspended run.
+            tool_call_id: Which call; may be left out if only one waits.
+            options: See ``resume_stream``.
+
+        Raises:
+            RunNotFoundError, ForeignRunError, NotSuspendedError, AmbiguousRunError,
+            ResumeKindMismatchError, ResumeClaimedError: Nothing was executed.
+        """
+        return await self._answer(
+            {"approved": True}, run_id, tool_call_id, kind="approval", options=options
+        )
+
+    async def decline_tool_call(
+        self,
+        run_id: str,
+        tool_call_id: str | None = None,
+        reason: str | None = None,
+        **options: Any,
+    ) -> ModelOutput:
+        """Refuse a parked tool call; the model is told the reason. Raises as approving does."""
+        data: dict[str, Any] = {"approved": False}
+        if reason is not None:
+            data["reason"] = reason
+        return await self._answer(data, run_id, tool_call_id, kind="approval", options=options)
+
+    async def resume_stream(
+        self,
+        resume_data: Any,
+        *,
+        run_id: str,
+        tool_call_id: str | None = None,
+        target: Literal["all"] | None = None,
+        **options: Any,
+    ) -> ModelOutput:
+        """
+        Answer a parked call with data; the tool runs again with it.
+
+        Args:
+            resume_data: Checked against the tool's resume schema before anything happens.
+            run_id: The suspended run.
+            tool_call_id: Which call; may be left out if only one waits.
+            target: ``"all"`` gives the same data to every parked call.
+            options: Run options, and ``allow_kind_mismatch``, ``rerun_unknown``.
+
+        Raises:
+            SchemaError: The data doesn't fit; the run waits on.
+        """
+        return await self._answer(
+            resume_data,
+            run_id,
+            tool_call_id,
+            kind="data",
+            to_all=target == "all",
+            options=options,
+        )
+
+    async def resume_generate(self, resume_data: Any, *, run_id: str, **options: Any) -> FullOutput:
+        """Like ``resume_stream``, to the end."""
+        output = await self.resume_stream(resume_data, run_id=run_id, **options)
+        return await output.get_full_output()
+
+    async def approve_tool_call_generate(
+        self, run_id: str, tool_call_id: str | None = None, **options: Any
+    ) -> FullOutput:
+        """Like ``approve_tool_call``, to the end."""
+        output = await self.approve_tool_call(run_id, tool_call_id, **options)
+        return await output.get_full_output()
+
+    async def decline_tool_call_generate(
+        self,
+        run_id: str,
+        tool_call_id: str | None = None,
+        reason: str | None = None,
+        **options: Any,
+    ) -> FullOutput:
+        """Like ``decline_tool_call``, to the end."""
+        output = await self.decline_tool_call(run_id, tool_call_id, reason, **options)
+        return await output.get_full_output()
+
+    async def send_tool_approval(
+        self,
+        *,
+        thread_id: str,
+        resource_id: str,
+        approved: bool = True,
+        tool_call_id: str | None = None,
+        resume_data: Any = None,
+        decline_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """
+        Answer whatever is parked on a thread; its chunks go to the thread's readers.
+
+        Returns:
+            ``{"accepted": True, "runId", "toolCallId"?}``.
+
+        Raises:
+            RunNotFoundError: Nothing is parked there
+                (id ``AGENT_SEND_TOOL_APPROVAL_NO_ACTIVE_THREAD_RUN``).
+            AmbiguousRunError: Several runs are, and no call is named.
+        """
+        run_id = await self._parked_run_of_thread(thread_id, resource_id, tool_call_id)
+        data = (
+            resume_data
+            if resume_data is not None
+            else {"approved": approved, **(decline_context or {})}
+        )
+        kind: Literal["approval", "data"] = "approval" if resume_data is None else "data"
+        await self._answer(data, run_id, tool_call_id, kind=kind, options={})
+        accepted: dict[str, Any] = {"accepted": True, "runId": run_id}
+        if tool_call_id is not None:
+            accepted["toolCallId"] = tool_call_id
+        return accepted
+
+    async def _parked_run_of_thread(
+        self, thread_id: str, resource_id: str, tool_call_id: str | None
+    ) -> str:
+        listed = await self.list_suspended_runs(thread_id=thread_id, resource_id=resource_id)
+        runs = [
+            run.run_id
+            for run in listed.runs
+            if tool_call_id is None
+            or any(call.tool_call_id == tool_call_id for call in run.tool_calls)
+        ]
+        if not runs:
+            raise RunNotFoundError(
+                f"Thread {thread_id!r} has no run of agent {self.id!r} that waits for approval.",
+                id="AGENT_SEND_TOOL_APPROVAL_NO_ACTIVE_THREAD_RUN",
+                details={"thread_id": thread_id},
+            )
+        if len(runs) > 1:
+            raise AmbiguousRunError(thread_id=thread_id, run_ids=runs)
+        return runs[0]
+
+    async def _answer(
+        self,
+        data: Any,
+        run_id: str,
+        tool_call_id: str | None,
+        *,
+        kind: Literal["approval", "data"],
+        to_all: bool = False,
+        options: Mapping[str, Any],
+    ) -> ModelOutput:
+        given = dict(options)
+        allow_mismatch = bool(given.pop("allow_kind_mismatch", False))
+        rerun_unknown = bool(given.pop("rerun_unknown", False))
+        if given.pop("target", None) == "all":
+            to_all = True
+        scope = given.get("resource_id")
+        if given.get("thread_id") is None:
+            given.pop("resource_id", None)
+        builder = RunBuilder(self, self.options(given))
+        claimed = await claim_parked_run(
+            self._host.snapshots,
+            ResumeRequest(
+                run_id=run_id,
+                agent_id=self.id,
+                kind=kind,
+                data=data,
+                tool_call_id=tool_call_id,
+                to_all=to_all,
+                resource_id=scope,
+                allow_kind_mismatch=allow_mismatch,
+                rerun_unknown=rerun_unknown,
+            ),
+            clock=self._host.clock,
+            ids=self._host.ids,
+            owner=self._host.instance_id,
+            validate=self._validate_resume,
+            is_idempotent=self._is_idempotent,
+        )
+        try:
+            return await builder.resume(claimed)
+        except BaseException:
+            await claimed.claim.release()
+            raise
+
+    def _validate_resume(self, tool_name: str, data: Any) -> None:
+        known = self.tools.get(tool_name)
+        if known is None:
+            return
+        try:
+            known.parse_resume(data)
+        except ToolInputError as exc:
+            raise SchemaError(
+                exc.message,
+                id="WORKFLOW_SCHEMA_VALIDATION_FAILED",
+                details=exc.details,
+            ) from exc
+
+    # -- input from outside ---------------------------------------------------------------
+
+    def send_message(self, message: Any, **target: Any) -> SendSignalResult:
+        """
+        Put what a user wrote into a thread: it wakes an idle one, or joins the active run.
+
+        Args:
+            message: Text, a list of parts, or ``{contents, attributes?, metadata?,
+                provider_options?}``.
+            target: ``resource_id``, ``thread_id``, ``if_active``, ``if_idle``.
+        """
+        return self.send_signal(signal_from_user(message), **target)
+
+    def send_signal(self, signal: Mapping[str, Any] | Signal, **target: Any) -> SendSignalResult:
+        """
+        Put a signal into a thread (signals.md 6).
+
+        Raises:
+            SignalError: No thread is named.
+            InvalidSignalError: The signal is malformed; nothing was done.
+        """
+        return self._host.threads.send_signal(self.turns, signal, target_from(target))
+
+    async def send_notification_signal(
+        self,
+        notification: SendNotification
+        | Mapping[str, Any]
+        | Sequence[SendNotification | Mapping[str, Any]],
+        *,
+        resource_id: str,
+        thread_id: str,
+        if_active: Mapping[str, Any] | IfActive | None = None,
+        if_idle: Mapping[str, Any] | IfIdle | None = None,
+    ) -> NotificationResult | list[NotificationResult]:
+        """
+        Put events into the inbox of a thread and let the delivery policy decide
+        (notifications.md 6); a list in gives a list out, in order.
+
+        Raises:
+            MastraError: Bad input (nothing written), or no inbox in this store.
+        """
+        target = target_from(
+            {
+                "resource_id": resource_id,
+                "thread_id": thread_id,
+                "if_active": if_active,
+                "if_idle": if_idle,
+            }
+        )
+        return await self._host.ingest_notifications(self, notification, target)
+
+    def subscribe_to_thread(
+        self,
+        *,
+        thread_id: str,
+        resource_id: str | None = None,
+        hide_signals: bool | Sequence[str] | None = None,
+    ) -> ThreadSubscription:
+        """Follow every run of a thread, whichever agent's (signals.md 12)."""
+        return self._host.threads.subscribe(resource_id, thread_id, hide_signals=hide_signals)
+
+    def abort_thread_stream(
+        self,
+        *,
+        thread_id: str,
+        resource_id: str | None = None,
+        clear_pending_signals: bool = False,
+        expected_run_id: str | None = None,
+    ) -> bool:
+        """Abort the run of a thread; False if there is none (signals.md 8.5)."""
+        return self._host.threads.abort(
+            resource_id,
+            thread_id,
+            clear_pending_signals=clear_pending_signals,
+            expected_run_id=expected_run_id,
+        )
+
+    def get_active_thread_run_id(
+        self, *, thread_id: str, resource_id: str | None = None
+    ) -> str | None:
+        """The run that holds the thread in this process; None if it is idle."""
+        return self._host.threads.active_run_id(resource_id, thread_id)

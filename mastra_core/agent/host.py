@@ -1,0 +1,97 @@
+"""Where an agent lives: what it needs from its application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mastra_core.base.clock import Clock, SystemClock
+from mastra_core.base.ids import Ids, UuidIds
+from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.contracts.model import Model
+from mastra_core.contracts.signal_sink import SignalTarget
+from mastra_core.contracts.storage import Storage
+from mastra_core.errors import ModelNotFoundError, NotificationError
+from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.threads.runtime import ThreadRuntime
+from mastra_core.wire.notifications import SendNotification
+from mastra_core.workflows.snapshot_store import AgentSnapshots
+
+if TYPE_CHECKING:
+    from mastra_core.agent.agent import Agent
+    from mastra_core.notifications.ingest import NotificationResult
+
+__all__ = ("AgentHost", "LocalHost")
+
+
+class AgentHost(Protocol):
+    """The application around an agent."""
+
+    clock: Clock
+    ids: Ids
+    #: This process's incarnation, for claims and leases.
+    instance_id: str
+    storage: Storage
+    snapshots: AgentSnapshots
+    threads: ThreadRuntime
+    #: Owns the runs.
+    runs: TaskSupervisor
+
+    def resolve_model(self, name: str) -> Model:
+        """
+        The model of a ``provider/model`` name.
+
+        Raises:
+            ModelNotFoundError: Nobody provides it.
+        """
+        ...
+
+    async def ingest_notifications(
+        self,
+        agent: Agent,
+        notification: SendNotification
+        | Mapping[str, Any]
+        | Sequence[SendNotification | Mapping[str, Any]],
+        target: SignalTarget,
+    ) -> NotificationResult | list[NotificationResult]:
+        """Put events into the inbox (notifications.md 6)."""
+        ...
+
+
+class LocalHost:
+    """The surroundings of a standalone agent: everything in this process, nothing durable."""
+
+    def __init__(self, *, clock: Clock | None = None, ids: Ids | None = None) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.ids: Ids = ids or UuidIds()
+        self.instance_id = self.ids.new("instance")
+        self.storage: Storage = InMemoryStorage()
+        self.snapshots = AgentSnapshots(self.storage.workflows, clock=self.clock)
+        self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
+        self.runs = TaskSupervisor("agent runs")
+
+    def resolve_model(self, name: str) -> Model:
+        """Names need an application that knows providers."""
+        raise ModelNotFoundError(
+            f"Model {name!r} can't be looked up: the agent isn't part of a Mastra application.",
+            hint="Give the agent a model object, or add it to Mastra(agents=[...]).",
+        )
+
+    async def ingest_notifications(
+        self,
+        agent: Agent,
+        notification: SendNotification
+        | Mapping[str, Any]
+        | Sequence[SendNotification | Mapping[str, Any]],
+        target: SignalTarget,
+    ) -> NotificationResult | list[NotificationResult]:
+        """The inbox belongs to an application."""
+        raise NotificationError(
+            "sendNotificationSignal requires a notifications storage domain",
+            hint=f"Add agent {agent.id!r} to Mastra(agents=[...]).",
+        )
+
+    async def aclose(self) -> None:
+        """Stop its runs."""
+        await self.threads.close()
+        await self.runs.close()

@@ -1,0 +1,97 @@
+"""An agent's memory: threads and messages in the store (streaming.md 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mastra_core.base.clock import Clock
+from mastra_core.contracts.storage import MemoryStorage, OrderBy
+from mastra_core.errors import RunArgumentError
+from mastra_core.wire.messages import Message
+from mastra_core.wire.threads import Thread
+
+__all__ = ("AgentMemory", "MemoryOptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryOptions:
+    """How much of a thread a run remembers."""
+
+    #: Newest messages that go into the prompt; None remembers all.
+    last_messages: int | None = 40
+
+
+class AgentMemory:
+    """Reads and writes the threads of one agent."""
+
+    def __init__(self, store: MemoryStorage, *, clock: Clock, options: MemoryOptions) -> None:
+        self.store = store
+        self._clock = clock
+        self._options = options
+
+    async def open_thread(
+        self,
+        thread_id: str,
+        resource_id: str,
+        *,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Thread:
+        """
+        The thread, made if it isn't there; one atomic step (field report R133).
+
+        Raises:
+            RunArgumentError: It belongs to another resource
+                (id ``AGENT_MEMORY_THREAD_RESOURCE_MISMATCH``).
+        """
+        thread = await self.store.get_thread_by_id(thread_id)
+        if thread is None:
+            now = self._clock.now()
+            thread = await self.store.create_thread(
+                Thread(
+                    id=thread_id,
+                    resource_id=resource_id,
+                    title=title or "",
+                    metadata=dict(metadata) if metadata is not None else None,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+        elif metadata or (title and not thread.title):
+            thread = await self.store.update_thread(
+                thread_id,
+                **({"metadata": metadata} if metadata else {}),
+                **({"title": title, "expected_title": ""} if title else {}),
+            )
+        if thread.resource_id != resource_id:
+            raise RunArgumentError(
+                f"Thread {thread_id!r} belongs to resource {thread.resource_id!r}, "
+                f"not to {resource_id!r}.",
+                id="AGENT_MEMORY_THREAD_RESOURCE_MISMATCH",
+                details={"thread_id": thread_id, "resource_id": resource_id},
+            )
+        return thread
+
+    async def remembered(self, thread_id: str, resource_id: str) -> list[Message]:
+        """The newest messages of the thread, oldest first."""
+        limit = self._options.last_messages
+        if limit == 0:
+            return []
+        page = await self.store.list_messages(
+            thread_id,
+            resource_id=resource_id,
+            per_page=limit if limit is not None else False,
+            order_by=OrderBy(field="createdAt", direction="DESC"),
+            include_total=False,
+        )
+        return list(reversed(page.messages))
+
+    async def save(self, messages: Sequence[Message]) -> None:
+        """Upsert messages of a run in one transaction."""
+        await self.store.save_messages(messages)
+
+    async def load(self, message_ids: Sequence[str]) -> list[Message]:
+        """Those that exist."""
+        return await self.store.list_messages_by_id(message_ids)

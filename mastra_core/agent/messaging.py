@@ -1,0 +1,128 @@
+"""An agent as threads and the inbox see it, and the values that callers send to it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mastra_core.agent.run import RunBuilder
+from mastra_core.contracts.signal_sink import (
+    IfActive,
+    IfIdle,
+    SendSignalResult,
+    SignalTarget,
+    ThreadActivity,
+)
+from mastra_core.errors import RunArgumentError
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.wire.messages import Message
+from mastra_core.wire.signals import Signal
+
+if TYPE_CHECKING:
+    from mastra_core.agent.agent import Agent
+
+__all__ = ("AgentTurns", "signal_from_user", "target_from")
+
+
+class AgentTurns:
+    """An agent as the thread runtime and the inbox see it."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.agent_id = agent.id
+
+    @property
+    def id(self) -> str:
+        """The agent's id."""
+        return self._agent.id
+
+    async def start_turn(
+        self,
+        signals: Sequence[Signal],
+        *,
+        run_id: str,
+        thread_id: str,
+        resource_id: str,
+        stream_options: Mapping[str, Any],
+    ) -> ModelOutput:
+        """Start a run that these signals open."""
+        options = {"thread_id": thread_id, "resource_id": resource_id, **stream_options}
+        chosen = self._agent.options({**options, "run_id": run_id})
+        return await RunBuilder(self._agent, chosen).start_with_signals(signals)
+
+    def store_message(self, message: Message) -> Awaitable[None] | None:
+        """Store one row of a thread; None without memory."""
+        memory = self._agent.memory
+        if memory is None:
+            return None
+
+        async def store() -> None:
+            assert message.thread_id is not None
+            await memory.open_thread(message.thread_id, message.resource_id or "")
+            await memory.save([message])
+
+        return store()
+
+    async def has_message(self, *, thread_id: str, message_id: str) -> bool:
+        """Is there a stored row with this id in the thread?"""
+        memory = self._agent.memory
+        if memory is None:
+            return False
+        found = await memory.load([message_id])
+        return any(message.thread_id == thread_id for message in found)
+
+    def thread_activity(self, *, resource_id: str, thread_id: str) -> ThreadActivity:
+        """Active or idle, as far as this process knows."""
+        is_active = self._agent.host.threads.is_active(resource_id, thread_id)
+        return "active" if is_active else "idle"
+
+    def send_signal(
+        self, signal: Mapping[str, Any] | Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        """Create and route a signal."""
+        return self._agent.host.threads.send_signal(self, signal, target)
+
+
+def signal_from_user(message: Any) -> dict[str, Any]:
+    """The signal of what a user wrote; type and tag are always ``user`` (signals.md 2.3)."""
+    if isinstance(message, Mapping):
+        allowed = {"contents", "attributes", "metadata", "providerOptions", "provider_options"}
+        unknown = sorted(set(message) - allowed)
+        if unknown:
+            raise RunArgumentError(
+                f"A message has no member {unknown[0]!r}. Known: {', '.join(sorted(allowed))}.",
+                id="AGENT_INVALID_MESSAGE",
+            )
+        return {**message, "type": "user", "tagName": "user"}
+    return {"contents": message, "type": "user", "tagName": "user"}
+
+
+def target_from(given: Mapping[str, Any]) -> SignalTarget:
+    """
+    Read a target from keyword arguments.
+
+    Raises:
+        RunArgumentError: A member or a behaviour is unknown.
+    """
+    try:
+        members = {k: v for k, v in given.items() if v is not None}
+        for name, kind in (("if_active", IfActive), ("if_idle", IfIdle)):
+            if isinstance(members.get(name), Mapping):
+                members[name] = kind(**members[name])
+        target = SignalTarget(**members)
+    except TypeError as exc:
+        known = ", ".join(inspect.signature(SignalTarget).parameters)
+        raise RunArgumentError(
+            f"Unknown target member. Known: {known}.", id="AGENT_INVALID_TARGET"
+        ) from exc
+    for behavior, allowed in (
+        (target.if_active.behavior, ("deliver", "persist", "discard")),
+        (target.if_idle.behavior, ("wake", "persist", "discard")),
+    ):
+        if behavior not in allowed:
+            raise RunArgumentError(
+                f"Unknown behavior {behavior!r}. Expected one of {', '.join(allowed)}.",
+                id="AGENT_INVALID_TARGET",
+            )
+    return target

@@ -1,0 +1,95 @@
+"""Options of one call, checked before anything is done (streaming.md 1.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from mastra_core.contracts.model import Model, ToolChoice
+from mastra_core.contracts.processor import Processor
+from mastra_core.contracts.tool import RequireApproval, Tool
+from mastra_core.errors import RunArgumentError
+
+__all__ = ("RunOptions", "options_from")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """
+    What may be said about one run.
+
+    ``thread_id`` and ``resource_id`` bind the run to a thread of the agent's memory; without
+    them nothing is remembered. ``max_steps`` is 5 unless it or ``stop_when`` is given.
+    """
+
+    run_id: str | None = None
+    thread_id: str | None = None
+    resource_id: str | None = None
+    thread_title: str | None = None
+    thread_metadata: Mapping[str, Any] | None = None
+    #: Remember the thread but store nothing and don't hold it.
+    read_only: bool = False
+    instructions: str | None = None
+    #: System messages beside the instructions.
+    system: str | Sequence[str] | None = None
+    #: Messages for the model that are not stored.
+    context: Any = None
+    model: Model | str | None = None
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
+    provider_options: Mapping[str, Any] = field(default_factory=dict)
+    max_steps: int | None = None
+    stop_when: Any = None
+    active_tools: Sequence[str] | None = None
+    #: Further tools for this call.
+    tools: Sequence[Tool] | Mapping[str, Tool] | None = None
+    tool_choice: ToolChoice = "auto"
+    require_tool_approval: RequireApproval = False
+    tool_call_concurrency: int = 10
+    request_context: Mapping[str, Any] = field(default_factory=dict)
+    hide_signals: bool | Sequence[str] | None = None
+    abort_signal: asyncio.Event | None = None
+    input_processors: Sequence[Processor] | None = None
+    output_processors: Sequence[Processor] | None = None
+    on_chunk: Callable[[dict[str, Any]], Any] | None = None
+    on_step_finish: Callable[..., Awaitable[None] | None] | None = None
+    on_finish: Callable[..., Awaitable[None] | None] | None = None
+    on_error: Callable[..., Awaitable[None] | None] | None = None
+    on_abort: Callable[..., Awaitable[None] | None] | None = None
+
+
+_NAMES = frozenset(f.name for f in fields(RunOptions))
+
+
+def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOptions:
+    """
+    Merge the agent's defaults under what the call says.
+
+    Raises:
+        RunArgumentError: An option is unknown, or its value is out of range.
+    """
+    unknown = sorted(set(given) - _NAMES)
+    if unknown:
+        raise RunArgumentError(
+            f"Unknown option {unknown[0]!r}. Known: {', '.join(sorted(_NAMES))}.",
+            id="AGENT_UNKNOWN_OPTION",
+        )
+    options = replace(RunOptions(**defaults), **given)
+    _check_positive("max_steps", options.max_steps)
+    _check_positive("tool_call_concurrency", options.tool_call_concurrency)
+    if options.thread_id is not None and options.resource_id is None:
+        raise RunArgumentError(
+            "A thread_id needs the resource_id that the thread belongs to.",
+            id="AGENT_MEMORY_MISSING_RESOURCE_ID",
+        )
+    return options
+
+
+def _check_positive(name: str, value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise RunArgumentError(
+            f"{name} must be a positive integer, not {value!r}.", id="AGENT_INVALID_OPTION"
+        )

@@ -1,0 +1,335 @@
+"""From a call to a running loop (streaming.md 1.1, set-up order)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mastra_core.agent.memory import AgentMemory
+from mastra_core.agent.options import RunOptions
+from mastra_core.agent.tools import tools_by_name
+from mastra_core.contracts.tool import Tool
+from mastra_core.errors import RunArgumentError
+from mastra_core.loop.interrupt import Interrupt
+from mastra_core.loop.loop import AgentLoop, ResumePoint
+from mastra_core.loop.setup import Callbacks, NoSignals, RunSetup, SignalSource
+from mastra_core.messages.detect import MessageInput, messages_from_input
+from mastra_core.messages.message_list import MessageList
+from mastra_core.processors.runner import ProcessorRunner, RunProcessors
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.streaming.settle import RunRecord
+from mastra_core.wire.signals import Signal
+from mastra_core.wire.threads import Thread
+from mastra_core.workflows.resume import ClaimedRun
+
+if TYPE_CHECKING:
+    from mastra_core.agent.agent import Agent
+
+__all__ = ("RunBuilder",)
+
+
+class RunBuilder:
+    """Sets up one run of an agent and starts it; whatever raises here started nothing."""
+
+    def __init__(self, agent: Agent, options: RunOptions, *, holds_thread: bool = True) -> None:
+        self._agent = agent
+        self._host = agent.host
+        self._options = options
+        self._holds_thread = holds_thread and not options.read_only
+        self._run_id = options.run_id or self._host.ids.new("run")
+
+    # -- entry points ---------------------------------------------------------------------
+
+    async def start(self, messages: MessageInput) -> ModelOutput:
+        """Start a run with what a caller says."""
+        given = messages_from_input(messages)
+        interrupt = await self._reserve()
+        try:
+            message_list = await self._message_list()
+            self._add_context(message_list)
+            message_list.add_input(given)
+            return self._launch(message_list, interrupt, opening=())
+        except BaseException:
+            self._give_back()
+            raise
+
+    async def start_with_signals(self, signals: Sequence[Signal]) -> ModelOutput:
+        """Start a run that signals open; its thread is reserved already."""
+        interrupt = await self._reserve()
+        try:
+            message_list = await self._message_list()
+            opening = [message_list.add_signal(signal) for signal in signals]
+            return self._launch(message_list, interrupt, opening=opening)
+        except BaseException:
+            self._give_back()
+            raise
+
+    async def resume(self, claimed: ClaimedRun) -> ModelOutput:
+        """Go on with a parked run under its claim."""
+        parked = claimed.parked
+        self._run_id = parked.run_id
+        state = parked.stream_state
+        message_list = MessageList.deserialize(
+            state.get("messageList") or {}, clock=self._host.clock, ids=self._host.ids
+        )
+        interrupt = await self._reserve(parked.thread_id, parked.resource_id)
+        try:
+            record = RunRecord.deserialize(state)
+            output = self._output(message_list, record)
+            # Caller keys win, missing ones come from the snapshot (snapshots.md 3.6).
+            context = {**parked.request_context, **self._options.request_context}
+            setup = self._setup(message_list, claimed=claimed, request_context=context)
+            resume = ResumePoint(parked=parked, answers=claimed.answers)
+            loop = AgentLoop(setup, output, interrupt, resume=resume)
+            return self._run(loop, output, interrupt, message_list, claimed=claimed)
+        except BaseException:
+            self._give_back(parked.thread_id, parked.resource_id)
+            raise
+
+    # -- the thread -----------------------------------------------------------------------
+
+    async def _reserve(
+        self, thread_id: str | None = None, resource_id: str | None = None
+    ) -> Interrupt:
+        thread = thread_id or self._options.thread_id
+        if thread is None or not self._holds_thread:
+            return Interrupt()
+        reservation = await self._host.threads.reserve(
+            resource_id or self._options.resource_id,
+            thread,
+            run_id=self._run_id,
+            agent_id=self._agent.id,
+        )
+        return reservation.interrupt
+
+    def _give_back(self, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        thread = thread_id or self._options.thread_id
+        if thread is not None and self._holds_thread:
+            self._host.threads.cancel_reservation(
+                resource_id or self._options.resource_id, thread, self._run_id
+            )
+
+    async def _message_list(self) -> MessageList:
+        options = self._options
+        memory = self._memory()
+        message_list = MessageList(
+            clock=self._host.clock,
+            ids=self._host.ids,
+            thread_id=options.thread_id if memory is not None else None,
+            resource_id=options.resource_id if memory is not None else None,
+        )
+        self._add_instructions(message_list)
+        if memory is not None:
+            assert options.thread_id is not None
+            assert options.resource_id is not None
+            thread = await memory.open_thread(
+                options.thread_id,
+                options.resource_id,
+                title=options.thread_title,
+                metadata=options.thread_metadata,
+            )
+            self._thread: Thread | None = thread
+            message_list.add_remembered(
+                await memory.remembered(options.thread_id, options.resource_id)
+            )
+        return message_list
+
+    def _memory(self) -> AgentMemory | None:
+        """The agent's memory, if this run is bound to a thread."""
+        return self._agent.memory if self._options.thread_id is not None else None
+
+    def _add_instructions(self, message_list: MessageList) -> None:
+        instructions = self._options.instructions or self._agent.resolve_instructions()
+        texts = [instructions] if instructions else []
+        system = self._options.system
+        if isinstance(system, str):
+            texts.append(system)
+        elif system is not None:
+            texts.extend(system)
+        message_list.system_messages.extend({"role": "system", "content": t} for t in texts)
+
+    def _add_context(self, message_list: MessageList) -> None:
+        if self._options.context is None:
+            return
+        for entry in message_list.add_input(messages_from_input(self._options.context)):
+            entry.source = "context"
+
+    # -- the run --------------------------------------------------------------------------
+
+    def _output(self, message_list: MessageList, record: RunRecord | None = None) -> ModelOutput:
+        return ModelOutput(
+            run_id=self._run_id,
+            agent_id=self._agent.id,
+            message_list=message_list,
+            record=record,
+            hide_signals=self._options.hide_signals,
+            on_chunk=self._options.on_chunk,
+        )
+
+    def _launch(
+        self, message_list: MessageList, interrupt: Interrupt, *, opening: Sequence[Signal]
+    ) -> ModelOutput:
+        output = self._output(message_list)
+        setup = self._setup(message_list, opening=opening)
+        loop = AgentLoop(setup, output, interrupt)
+        return self._run(loop, output, interrupt, message_list)
+
+    def _run(
+        self,
+        loop: AgentLoop,
+        output: ModelOutput,
+        interrupt: Interrupt,
+        message_list: MessageList,
+        *,
+        claimed: ClaimedRun | None = None,
+    ) -> ModelOutput:
+        threads = self._host.threads
+        thread_id, resource_id = message_list.thread_id, message_list.resource_id
+        if thread_id is None:
+            thread_id, resource_id = self._options.thread_id, self._options.resource_id
+        holds = self._holds_thread and thread_id is not None
+        output.bind_abort(interrupt.abort)
+        if holds:
+            assert thread_id is not None
+            threads.register(
+                resource_id,
+                thread_id,
+                agent=self._agent.turns,
+                output=output,
+                interrupt=interrupt,
+                stream_options=self._follow_up_options(),
+            )
+
+        async def work() -> None:
+            watch = self._watch_abort(interrupt)
+            heartbeat = (
+                self._host.runs.start(
+                    claimed.claim.keep_alive(), name=f"resume-claim:{self._run_id}"
+                )
+                if claimed is not None
+                else None
+            )
+            try:
+                await loop.run()
+            finally:
+                for helper in (watch, heartbeat):
+                    if helper is not None:
+                        helper.cancel()
+                if holds:
+                    assert thread_id is not None
+                    threads.ended(resource_id, thread_id, output)
+
+        self._host.runs.start(work(), name=f"run:{self._run_id}")
+        return output
+
+    def _follow_up_options(self) -> dict[str, Any]:
+        """What a follow-up run inherits: the caller's context, never its abort signal."""
+        options = self._options
+        kept: dict[str, Any] = {}
+        if options.request_context:
+            kept["request_context"] = dict(options.request_context)
+        if options.model is not None:
+            kept["model"] = options.model
+        return kept
+
+    def _watch_abort(self, interrupt: Interrupt) -> asyncio.Task[None] | None:
+        signal = self._options.abort_signal
+        if signal is None:
+            return None
+
+        async def watch() -> None:
+            await signal.wait()
+            interrupt.abort()
+
+        return self._host.runs.start(watch(), name=f"abort-signal:{self._run_id}")
+
+    def _setup(
+        self,
+        message_list: MessageList,
+        *,
+        opening: Sequence[Signal] = (),
+        claimed: ClaimedRun | None = None,
+        request_context: dict[str, Any] | None = None,
+    ) -> RunSetup:
+        options = self._options
+        context = dict(options.request_context) if request_context is None else request_context
+        thread_id = message_list.thread_id
+        saver = self._agent.memory if thread_id is not None and not options.read_only else None
+        return RunSetup(
+            agent_id=self._agent.id,
+            run_id=self._run_id,
+            clock=self._host.clock,
+            ids=self._host.ids,
+            models=self._agent.resolve_models(options.model),
+            tools=self._tools(),
+            active_tools=options.active_tools,
+            tool_choice=options.tool_choice,
+            model_settings=options.model_settings,
+            provider_options=options.provider_options,
+            max_steps=options.max_steps,
+            stop_when=_as_list(options.stop_when),
+            require_tool_approval=options.require_tool_approval,
+            tool_call_concurrency=options.tool_call_concurrency,
+            request_context=context,
+            signals=self._signals(),
+            opening_signals=opening,
+            saver=saver,
+            snapshots=self._host.snapshots,
+            claim=claimed.claim if claimed is not None else None,
+            processors=self._processors(message_list, context),
+            callbacks=Callbacks(
+                on_step_finish=options.on_step_finish,
+                on_finish=options.on_finish,
+                on_error=options.on_error,
+                on_abort=options.on_abort,
+            ),
+            mastra=getattr(self._host, "application", None),
+        )
+
+    def _signals(self) -> SignalSource:
+        thread_id = self._options.thread_id
+        if thread_id is None or not self._holds_thread:
+            return NoSignals()
+        return self._host.threads.signals_for(self._options.resource_id, thread_id, self._run_id)
+
+    def _tools(self) -> dict[str, Tool]:
+        tools = dict(self._agent.tools)
+        if self._options.tools is not None:
+            tools.update(tools_by_name(self._options.tools))
+        for name in self._options.active_tools or ():
+            if name not in tools:
+                raise RunArgumentError(
+                    f"active_tools names {name!r}, which is none of: {', '.join(tools)}.",
+                    id="AGENT_INVALID_OPTION",
+                )
+        return tools
+
+    def _processors(
+        self, message_list: MessageList, context: dict[str, Any]
+    ) -> RunProcessors | None:
+        options = self._options
+        runner = self._agent.processors
+        if options.input_processors is not None or options.output_processors is not None:
+            runner = ProcessorRunner(
+                input_processors=runner.input_processors
+                if options.input_processors is None
+                else options.input_processors,
+                output_processors=runner.output_processors
+                if options.output_processors is None
+                else options.output_processors,
+            )
+        if not runner:
+            return None
+        return runner.for_run(
+            run_id=self._run_id,
+            agent_id=self._agent.id,
+            message_list=message_list,
+            request_context=context,
+        )
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)

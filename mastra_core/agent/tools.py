@@ -1,0 +1,313 @@
+"""Define tools: from a function, or from its parts (streaming.md 6.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+
+from mastra_core.base.jsonjs import sanitize_copy
+from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
+from mastra_core.errors import ConfigError, ToolInputError
+
+__all__ = ("FunctionTool", "Schema", "tool", "tools_by_name")
+
+#: A pydantic model, any type that pydantic can validate, or a JSON schema.
+Schema = Any
+F = TypeVar("F", bound=Callable[..., Any])
+Execute = Callable[[Any, ToolContext], Awaitable[Any]]
+
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+
+
+class FunctionTool:
+    """
+    A tool of an agent.
+
+    Args:
+        id: Unique among the tools of an agent; what the model calls it.
+        description: What it does, for the model.
+        input_schema: Type of the arguments; None accepts anything.
+        execute: ``async (args, context) -> result``; None makes a client tool, whose call
+            ends the run with the call left open.
+        require_approval: True, or a function ``(args, context) -> bool``, if a person must
+            agree before it runs.
+        suspend_schema: Type of what ``context.suspend`` is given. A tool that declares it, or
+            ``resume_schema``, is known to suspend, so that calls run one at a time.
+        resume_schema: Type of the data that a suspended call is resumed with.
+        idempotent: Running it again with one ``context.idempotency_key`` does no harm, so an
+            interrupted call may be repeated (snapshots.md G4).
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        description: str = "",
+        input_schema: Schema = None,
+        execute: Execute | None = None,
+        require_approval: RequireApproval = False,
+        suspend_schema: Schema = None,
+        resume_schema: Schema = None,
+        idempotent: bool = False,
+    ) -> None:
+        if not id:
+            raise ConfigError("A tool needs an id.")
+        self.id = id
+        self.description = description
+        self.require_approval: RequireApproval = require_approval
+        self.idempotent = idempotent
+        self.can_suspend = suspend_schema is not None or resume_schema is not None
+        self._input = _schema_of(input_schema)
+        self._resume = _schema_of(resume_schema)
+        self._execute = execute
+
+    @property
+    def execute(self) -> Execute | None:
+        """Runs the tool; None for a client tool."""
+        return self._execute
+
+    def input_json_schema(self) -> dict[str, Any]:
+        """JSON schema of the arguments."""
+        return self._input.json_schema if self._input is not None else {"type": "object"}
+
+    def resume_json_schema(self) -> dict[str, Any] | None:
+        """JSON schema of resume data; None without one."""
+        return self._resume.json_schema if self._resume is not None else None
+
+    def parse_input(self, value: Any) -> Any:
+        """
+        The arguments as ``execute`` gets them (lenient: streaming.md 6.3).
+
+        Raises:
+            ToolInputError: They don't fit.
+        """
+        given = {} if value is None else value
+        return given if self._input is None else self._input.parse(given, self.id, "input")
+
+    def parse_resume(self, value: Any) -> Any:
+        """
+        Resume data as the tool gets it.
+
+        Raises:
+            ToolInputError: It doesn't fit.
+        """
+        return value if self._resume is None else self._resume.parse(value, self.id, "resume data")
+
+
+class _ValueSchema:
+    """A type and its JSON schema."""
+
+    def __init__(self, adapter: TypeAdapter[Any] | None, json_schema: dict[str, Any]) -> None:
+        self._adapter = adapter
+        self.json_schema = json_schema
+
+    def parse(self, value: Any, tool_id: str, what: str) -> Any:
+        if self._adapter is None:
+            _check_plain(value, self.json_schema, tool_id, what)
+            return sanitize_copy(value)
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as first:
+            repaired = _repaired(value, self.json_schema)
+            if repaired != value:
+                try:
+                    return self._adapter.validate_python(repaired)
+                except ValidationError:
+                    pass
+            raise _input_error(first, tool_id, what) from first
+
+
+def _schema_of(schema: Schema) -> _ValueSchema | None:
+    if schema is None:
+        return None
+    if isinstance(schema, Mapping):
+        return _ValueSchema(None, dict(schema))
+    adapter: TypeAdapter[Any] = TypeAdapter(schema)
+    return _ValueSchema(adapter, {"$schema": _DRAFT, **adapter.json_schema()})
+
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "object": (dict, Mapping),
+    "array": (list, tuple),
+    "null": (type(None),),
+}
+
+
+def _check_plain(value: Any, schema: Mapping[str, Any], tool_id: str, what: str) -> None:
+    """Check a value against the flat part of a JSON schema: types and required members."""
+    problems: dict[str, str] = {}
+    if not _fits(value, schema.get("type")):
+        problems[""] = f"expected {schema.get('type')}"
+    elif isinstance(value, Mapping):
+        properties = schema.get("properties") or {}
+        for name in schema.get("required") or ():
+            if name not in value:
+                problems[name] = "is missing"
+        for name, member in properties.items():
+            if name in value and not _fits(value[name], member.get("type")):
+                problems[name] = f"expected {member.get('type')}"
+    if problems:
+        text = "; ".join(f"{name or 'root'}: {text}" for name, text in problems.items())
+        raise ToolInputError(
+            f"Tool {tool_id!r} got {what} that don't fit: {text}.",
+            details={"tool": tool_id, "fields": {k or "root": v for k, v in problems.items()}},
+        )
+
+
+def _fits(value: Any, expected: Any) -> bool:
+    names = expected if isinstance(expected, list) else [expected]
+    for name in names:
+        if name is None:
+            return True
+        types = _JSON_TYPES.get(name)
+        if types is None:
+            return True
+        is_bool = isinstance(value, bool)
+        if isinstance(value, types) and (not is_bool or name == "boolean"):
+            return True
+    return False
+
+
+def _repaired(value: Any, schema: Mapping[str, Any]) -> Any:
+    """The usual slips of models: null for optional members, members that are JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    if not isinstance(value, Mapping):
+        return value
+    required = set(schema.get("required") or ())
+    repaired: dict[str, Any] = {}
+    for name, member in value.items():
+        if member is None and name not in required:
+            continue
+        if isinstance(member, str) and member[:1] in ("{", "["):
+            try:
+                member = json.loads(member)
+            except ValueError:
+                pass
+        repaired[name] = member
+    return repaired
+
+
+def _input_error(error: ValidationError, tool_id: str, what: str) -> ToolInputError:
+    fields = {
+        ".".join(str(step) for step in problem["loc"]) or "root": problem["msg"]
+        for problem in error.errors(include_url=False)
+    }
+    text = "; ".join(f"{name}: {message}" for name, message in fields.items())
+    return ToolInputError(
+        f"Tool {tool_id!r} got {what} that don't fit: {text}.",
+        details={"tool": tool_id, "fields": fields},
+    )
+
+
+@overload
+def tool(function: F) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    *,
+    id: str | None = None,
+    description: str | None = None,
+    require_approval: RequireApproval = False,
+    suspend_schema: Schema = None,
+    resume_schema: Schema = None,
+    idempotent: bool = False,
+) -> Callable[[F], FunctionTool]: ...
+
+
+def tool(
+    function: F | None = None,
+    *,
+    id: str | None = None,
+    description: str | None = None,
+    require_approval: RequireApproval = False,
+    suspend_schema: Schema = None,
+    resume_schema: Schema = None,
+    idempotent: bool = False,
+) -> FunctionTool | Callable[[F], FunctionTool]:
+    """
+    Make a tool of a function; its parameters become the arguments that the model gives.
+
+    A parameter annotated ``ToolContext`` gets the context instead. Functions that aren't
+    coroutines run in a worker thread, so that they may block.
+
+    ``@tool`` and ``@tool(require_approval=True)`` both work; the description is the
+    function's docstring.
+    """
+
+    def make(wrapped: F) -> FunctionTool:
+        model, context_name = _model_of(wrapped)
+        return FunctionTool(
+            id=id or wrapped.__name__,
+            description=description or inspect.getdoc(wrapped) or "",
+            input_schema=model,
+            execute=_execute_of(wrapped, context_name),
+            require_approval=require_approval,
+            suspend_schema=suspend_schema,
+            resume_schema=resume_schema,
+            idempotent=idempotent,
+        )
+
+    return make if function is None else make(function)
+
+
+def _model_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str | None]:
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    context_name: str | None = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ConfigError(f"Tool {function.__name__!r} can't take *args or **kwargs.")
+        if hints.get(name) is ToolContext:
+            context_name = name
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[name] = (hints.get(name, Any), default)
+    model = create_model(
+        f"{function.__name__}_input", __config__=ConfigDict(extra="forbid"), **fields
+    )
+    return model, context_name
+
+
+def _execute_of(function: Callable[..., Any], context_name: str | None) -> Execute:
+    is_async = inspect.iscoroutinefunction(function)
+
+    async def execute(args: Any, context: ToolContext) -> Any:
+        given = {name: getattr(args, name) for name in type(args).model_fields}
+        if context_name is not None:
+            given[context_name] = context
+        if is_async:
+            return await function(**given)
+        return await asyncio.to_thread(function, **given)
+
+    return execute
+
+
+def tools_by_name(tools: Sequence[Tool] | Mapping[str, Tool]) -> dict[str, Tool]:
+    """
+    Tools by the name that the model sees.
+
+    Raises:
+        ConfigError: Two have one name.
+    """
+    if isinstance(tools, Mapping):
+        return dict(tools)
+    named: dict[str, Tool] = {}
+    for item in tools:
+        if item.id in named:
+            raise ConfigError(f"Two tools are called {item.id!r}.")
+        named[item.id] = item
+    return named

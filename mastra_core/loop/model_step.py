@@ -1,0 +1,346 @@
+"""One model request: parts of the provider become chunks and parts of the message."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.ids import Ids
+from mastra_core.base.isotime import to_iso_ms
+from mastra_core.contracts.model import Model, ModelPart
+from mastra_core.errors import MastraError, ModelError, wire_from_error
+from mastra_core.messages.from_output import ResponseWriter
+
+__all__ = ("ModelStep", "StepCall", "StepResult")
+
+Chunk = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class StepCall:
+    """One tool call that the model made."""
+
+    tool_call_id: str
+    tool_name: str
+    args: Any
+    provider_executed: bool = False
+    provider_metadata: Mapping[str, Any] | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """As chunks and snapshots carry it."""
+        wire: dict[str, Any] = {
+            "toolCallId": self.tool_call_id,
+            "toolName": self.tool_name,
+            "args": self.args,
+        }
+        if self.provider_executed:
+            wire["providerExecuted"] = True
+        if self.provider_metadata is not None:
+            wire["providerMetadata"] = dict(self.provider_metadata)
+        return wire
+
+
+@dataclass(slots=True, kw_only=True)
+class StepResult:
+    """What one request came to."""
+
+    reason: str = "unknown"
+    text: str = ""
+    calls: list[StepCall] = field(default_factory=list)
+    usage: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    warnings: list[Any] = field(default_factory=list)
+    error: BaseException | None = None
+    has_output: bool = False
+    provider_results: int = 0
+
+
+class ModelStep:
+    """Turns the parts of one answer into chunks; ``result`` is complete at the end."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        run_id: str,
+        writer: ResponseWriter,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self._model = model
+        self._run_id = run_id
+        self._writer = writer
+        self._clock = clock
+        self.result = StepResult(metadata=self._default_metadata(ids))
+        self._text: list[str] = []
+        #: Arguments that are still streaming: id -> (tool name, text so far).
+        self._inputs: dict[str, tuple[str, list[str]]] = {}
+        self._called: set[str] = set()
+        self._started_at: int | None = None
+
+    def _default_metadata(self, ids: Ids) -> dict[str, Any]:
+        return {
+            "id": ids.new("response"),
+            "timestamp": to_iso_ms(self._clock.now()),
+            "modelId": self._model.model_id,
+            "modelMetadata": {
+                "modelId": self._model.model_id,
+                "modelVersion": getattr(self._model, "specification", "v2"),
+                "modelProvider": self._model.provider,
+            },
+        }
+
+    def _chunk(self, kind: str, payload: Mapping[str, Any]) -> Chunk:
+        return {"type": kind, "runId": self._run_id, "from": "AGENT", "payload": dict(payload)}
+
+    @property
+    def was_answered(self) -> bool:
+        """Has anything of the answer arrived?"""
+        return self._started_at is not None
+
+    def start_chunk(self) -> Chunk:
+        """The ``step-start`` chunk; sent once, with the first part or the failure."""
+        self._started_at = self._clock.now_ms()
+        return self._chunk(
+            "step-start",
+            {
+                "warnings": self.result.warnings,
+                "messageId": self._writer.message_id,
+                "startedAt": self._started_at,
+            },
+        )
+
+    async def chunks(self, parts: AsyncIterator[ModelPart]) -> AsyncIterator[Chunk]:
+        """
+        The chunks of the answer, ``step-start`` first.
+
+        Raises:
+            MastraError: The provider failed, before or in mid-stream.
+        """
+        try:
+            async for part in parts:
+                if part.get("type") == "stream-start":
+                    self.result.warnings = list(part.get("warnings") or ())
+                    continue
+                if self._started_at is None:
+                    yield self.start_chunk()
+                for chunk in self._convert(part):
+                    yield chunk
+        except MastraError:
+            raise
+        except Exception as exc:
+            raise ModelError(
+                f"Model {self._model.provider}/{self._model.model_id} failed: {exc}"
+            ) from exc
+        finally:
+            self.result.text = "".join(self._text)
+            self._writer.finish_step()
+        if self._started_at is None:
+            yield self.start_chunk()
+
+    def _convert(self, part: ModelPart) -> list[Chunk]:
+        kind = str(part.get("type"))
+        extra = _metadata(part)
+        match kind:
+            case "text-delta":
+                text = part["delta"]
+                self._text.append(text)
+                self.result.has_output = True
+                self._writer.text(str(part["id"]), text, part.get("providerMetadata"))
+                return [self._chunk(kind, {"id": part["id"], "text": text, **extra})]
+            case "text-start":
+                return [self._chunk(kind, {"id": part["id"], **extra})]
+            case "text-end":
+                return [self._chunk(kind, {"type": kind, "id": part["id"], **extra})]
+            case "reasoning-delta":
+                self.result.has_output = True
+                self._writer.reasoning(str(part["id"]), part["delta"], part.get("providerMetadata"))
+                return [self._chunk(kind, {"id": part["id"], "text": part["delta"], **extra})]
+            case "reasoning-start" | "reasoning-end":
+                return [self._chunk(kind, {"id": part["id"], **extra})]
+            case "tool-input-start":
+                return [self._open_input(part, extra)]
+            case "tool-input-delta":
+                return [self._extend_input(part, extra)]
+            case "tool-input-end":
+                return self._close_input(part, extra)
+            case "tool-call":
+                return self._call(part, extra)
+            case "tool-result":
+                return [self._provider_result(part, extra)]
+            case "file":
+                return [self._file(part, extra)]
+            case "source":
+                return [self._source(part, extra)]
+            case "response-metadata":
+                self._note_response(part)
+                return []
+            case "finish":
+                self._finish(part)
+                return []
+            case "error":
+                raise _as_error(part.get("error"))
+            case "raw":
+                return [self._chunk("raw", {"rawValue": part.get("rawValue")})]
+            case _:
+                return [{**part, "runId": self._run_id, "from": "AGENT"}]
+
+    # -- tool calls -----------------------------------------------------------------------
+
+    def _open_input(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
+        call_id, name = str(part["id"]), str(part["toolName"])
+        self._inputs[call_id] = (name, [])
+        payload = {"toolCallId": call_id, "toolName": name, **extra}
+        if part.get("providerExecuted") is not None:
+            payload["providerExecuted"] = part["providerExecuted"]
+        return self._chunk("tool-call-input-streaming-start", payload)
+
+    def _extend_input(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
+        call_id = str(part["id"])
+        name, texts = self._inputs.setdefault(call_id, ("", []))
+        texts.append(part["delta"])
+        payload = {"argsTextDelta": part["delta"], "toolCallId": call_id, **extra}
+        if name:
+            payload["toolName"] = name
+        return self._chunk("tool-call-delta", payload)
+
+    def _close_input(self, part: ModelPart, extra: dict[str, Any]) -> list[Chunk]:
+        call_id = str(part["id"])
+        end = self._chunk("tool-call-input-streaming-end", {"toolCallId": call_id, **extra})
+        if call_id not in self._inputs or call_id in self._called:
+            return [end]
+        name, texts = self._inputs[call_id]
+        return [end, self._make_call(call_id, name, parse_arguments("".join(texts)), part, extra)]
+
+    def _call(self, part: ModelPart, extra: dict[str, Any]) -> list[Chunk]:
+        call_id = str(part["toolCallId"])
+        args = parse_arguments(part.get("input", part.get("args")))
+        if call_id in self._called:
+            # Made from streamed arguments already; the provider's repetition only fills gaps.
+            for call in self.result.calls:
+                if call.tool_call_id == call_id and not call.args and args:
+                    call.args = args
+                    self._writer.settle_call(call_id, args=args)
+            return []
+        return [self._make_call(call_id, str(part["toolName"]), args, part, extra)]
+
+    def _make_call(
+        self, call_id: str, name: str, args: Any, part: ModelPart, extra: dict[str, Any]
+    ) -> Chunk:
+        self._called.add(call_id)
+        self.result.has_output = True
+        executed = part.get("providerExecuted")
+        self.result.calls.append(
+            StepCall(
+                tool_call_id=call_id,
+                tool_name=name,
+                args=args,
+                provider_executed=bool(executed),
+                provider_metadata=part.get("providerMetadata"),
+            )
+        )
+        self._writer.call(
+            call_id,
+            name,
+            args,
+            provider_executed=executed,
+            metadata=part.get("providerMetadata"),
+        )
+        payload = {"toolCallId": call_id, "toolName": name, "args": args, **extra}
+        if executed is not None:
+            payload["providerExecuted"] = executed
+        return self._chunk("tool-call", payload)
+
+    def _provider_result(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
+        call_id = str(part["toolCallId"])
+        self.result.provider_results += 1
+        self._writer.settle_call(call_id, state="result", result=part.get("result"))
+        return self._chunk(
+            "tool-result",
+            {
+                "toolCallId": call_id,
+                "toolName": part.get("toolName"),
+                "result": part.get("result"),
+                "providerExecuted": True,
+                **extra,
+            },
+        )
+
+    # -- the rest -------------------------------------------------------------------------
+
+    def _file(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
+        data = part.get("data", "")
+        if isinstance(data, bytes | bytearray):
+            data = base64.b64encode(bytes(data)).decode("ascii")
+        media_type = part.get("mediaType", part.get("mimeType", ""))
+        self.result.has_output = True
+        self._writer.part({"type": "file", "data": data, "mimeType": media_type})
+        return self._chunk("file", {"data": data, "base64": data, "mimeType": media_type, **extra})
+
+    def _source(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
+        source = {k: v for k, v in part.items() if k not in ("type", "providerMetadata")}
+        self.result.has_output = True
+        self._writer.part({"type": "source", "source": source})
+        return self._chunk("source", {"title": "", **source, **extra})
+
+    def _note_response(self, part: ModelPart) -> None:
+        metadata = self.result.metadata
+        for name in ("id", "modelId", "headers"):
+            if part.get(name) is not None:
+                metadata[name] = part[name]
+        stamp = part.get("timestamp")
+        if stamp is not None:
+            metadata["timestamp"] = stamp if isinstance(stamp, str) else to_iso_ms(stamp)
+        if "providerMetadata" in part:
+            metadata["providerMetadata"] = part["providerMetadata"]
+
+    def _finish(self, part: ModelPart) -> None:
+        self.result.reason = str(part.get("finishReason") or "unknown")
+        usage = dict(part.get("usage") or {})
+        if usage:
+            usage.setdefault("raw", dict(usage))
+        self.result.usage = usage
+        if part.get("providerMetadata") is not None:
+            self.result.metadata["providerMetadata"] = part["providerMetadata"]
+
+    def failure_chunk(self, error: BaseException) -> Chunk:
+        """The terminal ``error`` chunk of this run."""
+        return self._chunk("error", {"type": "error", "error": error_on_wire(error)})
+
+
+def _metadata(part: ModelPart) -> dict[str, Any]:
+    metadata = part.get("providerMetadata")
+    return {} if metadata is None else {"providerMetadata": metadata}
+
+
+def parse_arguments(value: Any) -> Any:
+    """Arguments as the model wrote them; malformed JSON is an empty object."""
+    if not isinstance(value, str):
+        return {} if value is None else value
+    if not value.strip():
+        return {}
+    try:
+        return json.loads(value)
+    except ValueError:
+        return {}
+
+
+def _as_error(error: object) -> BaseException:
+    if isinstance(error, MastraError):
+        return error
+    if isinstance(error, BaseException):
+        raised = ModelError(str(error) or type(error).__name__)
+        raised.__cause__ = error
+        return raised
+    if isinstance(error, Mapping) and "message" in error:
+        return ModelError(str(error["message"]))
+    return ModelError(str(error))
+
+
+def error_on_wire(error: BaseException) -> dict[str, Any]:
+    """``{name, message, code?, ...}``, without a traceback (streaming.md 3.7)."""
+    return error.to_wire() if isinstance(error, MastraError) else wire_from_error(error)

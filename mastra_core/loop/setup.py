@@ -1,0 +1,100 @@
+"""Everything that one run needs, resolved before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.ids import Ids
+from mastra_core.contracts.model import Model, ToolChoice
+from mastra_core.contracts.tool import RequireApproval, Tool
+from mastra_core.processors.runner import RunProcessors
+from mastra_core.wire.messages import Message
+from mastra_core.wire.signals import Signal
+from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
+
+__all__ = ("Callbacks", "MessageSaver", "NoSignals", "RunSetup", "SignalSource")
+
+
+class SignalSource(Protocol):
+    """Where a run gets the signals that arrived for it (signals.md 9)."""
+
+    def drain_pre_run(self) -> list[Signal]:
+        """Signals for the first request of this run."""
+        ...
+
+    def drain_pending(self) -> list[Signal]:
+        """Signals that arrived since the last drain; nothing for an aborted run."""
+        ...
+
+
+class NoSignals:
+    """A run that no signal can reach."""
+
+    def drain_pre_run(self) -> list[Signal]:
+        """Nothing."""
+        return []
+
+    def drain_pending(self) -> list[Signal]:
+        """Nothing."""
+        return []
+
+
+class MessageSaver(Protocol):
+    """Stores messages of the run's thread."""
+
+    async def save(self, messages: Sequence[Message]) -> None:
+        """Upsert them in one transaction."""
+        ...
+
+    async def load(self, message_ids: Sequence[str]) -> list[Message]:
+        """Those that exist."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Observers of one run; what they raise is logged and changes nothing."""
+
+    on_step_finish: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
+    on_finish: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
+    on_error: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
+    on_abort: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSetup:
+    """One run, ready to start; values that don't change while it goes on."""
+
+    agent_id: str
+    run_id: str
+    clock: Clock
+    ids: Ids
+    #: The model, then those to try if it fails.
+    models: Sequence[Model]
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    active_tools: Sequence[str] | None = None
+    tool_choice: ToolChoice = "auto"
+    response_format: Mapping[str, Any] | None = None
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
+    provider_options: Mapping[str, Any] = field(default_factory=dict)
+    max_steps: int | None = None
+    stop_when: Sequence[Callable[[Sequence[Mapping[str, Any]]], bool | Awaitable[bool]]] = ()
+    require_tool_approval: RequireApproval = False
+    tool_call_concurrency: int = 10
+    request_context: dict[str, Any] = field(default_factory=dict)
+    signals: SignalSource = field(default_factory=NoSignals)
+    #: Signals that opened the run and stand in its message list already.
+    opening_signals: Sequence[Signal] = ()
+    saver: MessageSaver | None = None
+    snapshots: AgentSnapshots | None = None
+    #: The claim under which a resumed run goes on.
+    claim: HeldClaim | None = None
+    processors: RunProcessors | None = None
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    user_turn_first: bool = True
+    #: Told right after the rows of a parked run are stored, and when it ended.
+    on_parked: Callable[[], None] | None = None
+    mastra: Any = None

@@ -1,0 +1,436 @@
+"""Execute the tool calls of one step (streaming.md 2.4, 2.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mastra_core.base.tasks import call_maybe_async
+from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
+from mastra_core.errors import (
+    ForbiddenError,
+    MastraError,
+    ToolError,
+    ToolFailedError,
+    ToolInputError,
+    ToolNotFoundError,
+)
+from mastra_core.loop.model_step import Chunk, StepCall, error_on_wire
+from mastra_core.loop.setup import RunSetup
+from mastra_core.loop.tool_writer import RunToolWriter
+from mastra_core.messages.from_output import ResponseWriter
+from mastra_core.workflows.agent_snapshot import CallOutcome
+
+__all__ = ("APPROVAL_SCHEMA_TEXT", "DEFAULT_DECLINE_REASON", "Answer", "ToolStep")
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_DECLINE_REASON: Final = "Tool call was not approved by the user"
+#: JSON text of what an approval is answered with; written exactly as peers write it.
+APPROVAL_SCHEMA_TEXT: Final = json.dumps(
+    {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {
+            "approved": {
+                "type": "boolean",
+                "description": (
+                    "Controls if the tool call is approved or not, should be true when "
+                    "approved and false when declined"
+                ),
+            },
+            "reason": {
+                "description": (
+                    "Optional explanation for the decision, surfaced to the model when the "
+                    "tool call is declined"
+                ),
+                "type": "string",
+            },
+        },
+        "required": ["approved"],
+        "additionalProperties": False,
+    },
+    separators=(",", ":"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a parked call is resumed with."""
+
+    data: Any
+    #: The earlier payload of the parked call.
+    outcome: CallOutcome
+
+
+class ToolStep:
+    """The tool calls of one step, run in order or side by side."""
+
+    def __init__(
+        self,
+        setup: RunSetup,
+        *,
+        emit: Callable[[Chunk], Awaitable[None]],
+        writer: ResponseWriter,
+        calls: Sequence[StepCall],
+        abort: asyncio.Event,
+        prompt_messages: Callable[[], list[dict[str, Any]]],
+    ) -> None:
+        self._setup = setup
+        self._emit = emit
+        self._writer = writer
+        self._abort = abort
+        self._prompt_messages = prompt_messages
+        self.calls = [call for call in calls if not call.provider_executed]
+        self.outcomes: list[CallOutcome | None] = [None] * len(self.calls)
+        #: Calls without an implementation here; they stay open.
+        self.open_client_calls = 0
+        self._announced: set[str] = set()
+
+    # -- policy ---------------------------------------------------------------------------
+
+    def _is_available(self, name: str) -> bool:
+        active = self._setup.active_tools
+        return name in self._setup.tools and (active is None or name in active)
+
+    def concurrency(self) -> int:
+        """1 when any active tool can park the run, else the configured limit."""
+        if self._setup.require_tool_approval is not False:
+            return 1
+        for name, tool in self._setup.tools.items():
+            if self._is_available(name) and (
+                tool.require_approval is not False or tool.can_suspend
+            ):
+                return 1
+        return max(1, self._setup.tool_call_concurrency)
+
+    async def _needs_approval(self, tool: Tool, args: Any, context: ToolContext) -> bool:
+        """A policy that raises counts as "approval required"."""
+        own: RequireApproval = tool.require_approval
+        policies = [own] if callable(own) else [self._setup.require_tool_approval, own]
+        for policy in policies:
+            if callable(policy):
+                try:
+                    verdict = bool(await call_maybe_async(policy, args, context))
+                except Exception:
+                    logger.exception("approval policy failed", extra={"tool": tool.id})
+                    verdict = True
+            else:
+                verdict = bool(policy)
+            if verdict:
+                return True
+        return False
+
+    # -- running --------------------------------------------------------------------------
+
+    async def run(self, answers: Mapping[str, Answer] | None = None) -> None:
+        """
+        Run every call that has no outcome yet, and those that ``answers`` resumes.
+
+        Outcomes end up in ``outcomes``; result chunks are emitted in call order, each as
+        soon as all earlier calls are settled (decisions.md 11).
+        """
+        answers = answers or {}
+        todo = [
+            index
+            for index, call in enumerate(self.calls)
+            if self.outcomes[index] is None or call.tool_call_id in answers
+        ]
+        limit = self.concurrency()
+        if limit == 1:
+            for index in todo:
+                await self._run_one(index, answers)
+                await self._announce()
+                outcome = self.outcomes[index]
+                if outcome is not None and outcome.is_parked:
+                    break
+        else:
+            await self._run_together(todo, answers, limit)
+        await self._announce(final=True)
+
+    async def _run_together(
+        self, todo: Sequence[int], answers: Mapping[str, Answer], limit: int
+    ) -> None:
+        slots = asyncio.Semaphore(limit)
+
+        async def one(index: int) -> None:
+            async with slots:
+                await self._run_one(index, answers)
+            await self._announce()
+
+        if len(todo) == 1:
+            await one(todo[0])
+            return
+        async with asyncio.TaskGroup() as group:
+            for index in todo:
+                call = self.calls[index]
+                group.create_task(one(index), name=f"tool:{call.tool_name}:{call.tool_call_id}")
+
+    async def _run_one(self, index: int, answers: Mapping[str, Answer]) -> None:
+        call = self.calls[index]
+        answer = answers.get(call.tool_call_id)
+        started = self._setup.clock.now_ms()
+        self.outcomes[index] = None
+        tool = self._setup.tools.get(call.tool_name)
+        if tool is None or not self._is_available(call.tool_name):
+            names = [name for name in self._setup.tools if self._is_available(name)]
+            error = ToolNotFoundError(tool_name=call.tool_name, available=names)
+            self._settle(index, started, {"error": error_on_wire(error)})
+            return
+        if tool.execute is None:
+            self.open_client_calls += 1
+            return
+        if answer is not None and answer.outcome.needs_approval:
+            await self._run_decided(index, tool, answer, started)
+            return
+        await self._run_body(index, tool, answer, started)
+
+    async def _run_decided(self, index: int, tool: Tool, answer: Answer, started: int) -> None:
+        """An approval was answered: run the tool, or tell the model why not."""
+        call = self.calls[index]
+        decision = answer.data if isinstance(answer.data, Mapping) else {}
+        if decision.get("approved") is True:
+            self._writer.settle_call(
+                call.tool_call_id, approval={"id": call.tool_call_id, "approved": True}
+            )
+            await self._run_body(index, tool, answer, started, is_approved=True)
+            return
+        approval = {
+            "id": call.tool_call_id,
+            "approved": False,
+            "reason": decline_reason(decision),
+        }
+        self._settle(index, started, {"approval": approval})
+
+    async def _run_body(
+        self,
+        index: int,
+        tool: Tool,
+        answer: Answer | None,
+        started: int,
+        *,
+        is_approved: bool = False,
+    ) -> None:
+        call = self.calls[index]
+        parked: list[dict[str, Any]] = []
+        tool_writer = RunToolWriter(
+            self._emit,
+            self._writer,
+            run_id=self._setup.run_id,
+            tool_call_id=call.tool_call_id,
+            tool_name=call.tool_name,
+        )
+        context = self._context(call, tool_writer, parked, answer, is_approved=is_approved)
+        try:
+            args = tool.parse_input(call.args)
+            if answer is None and await self._needs_approval(tool, args, context):
+                self._park(
+                    index,
+                    started,
+                    {"requireToolApproval": {**_named(call), "args": call.args}},
+                )
+                return
+            await self._receipt(call, answer, {"startedAt": started})
+            assert tool.execute is not None
+            value = await tool.execute(args, context)
+        except ToolInputError as exc:
+            self._settle(index, started, {"result": _invalid_input(exc)})
+            return
+        except ForbiddenError:
+            raise
+        except Exception as exc:
+            failure = _tool_failure(exc, call)
+            await self._receipt(call, answer, {"error": error_on_wire(failure)})
+            self._settle(index, started, {"error": error_on_wire(failure)})
+            return
+        finally:
+            tool_writer.close()
+        if parked:
+            self._park(index, started, parked[0])
+            return
+        await self._receipt(call, answer, {"result": value})
+        output: dict[str, Any] = {"result": value}
+        if is_approved:
+            output["approval"] = {"id": call.tool_call_id, "approved": True}
+        self._settle(index, started, output)
+
+    def _context(
+        self,
+        call: StepCall,
+        tool_writer: RunToolWriter,
+        parked: list[dict[str, Any]],
+        answer: Answer | None,
+        *,
+        is_approved: bool,
+    ) -> ToolContext:
+        async def suspend(payload: Any = None, *, resume_label: str | None = None) -> None:
+            record: dict[str, Any] = {"toolCallSuspended": payload, **_named(call)}
+            if resume_label is not None:
+                record["resumeLabel"] = resume_label
+            parked.append(record)
+
+        setup = self._setup
+        data = answer.data if answer is not None else None
+        if is_approved and isinstance(data, Mapping):
+            # The tool sees resume data only if it holds more than the decision.
+            data = dict(data) if set(data) - {"approved"} else None
+        earlier = answer.outcome.suspend_payload if answer is not None else None
+        return ToolContext(
+            agent_id=setup.agent_id,
+            run_id=setup.run_id,
+            tool_call_id=call.tool_call_id,
+            tool_name=call.tool_name,
+            writer=tool_writer,
+            suspend=suspend,
+            thread_id=self._writer.thread_id,
+            resource_id=self._writer.resource_id,
+            resume_data=data,
+            is_resumed=answer is not None and not is_approved,
+            suspend_payload=(earlier or {}).get("toolCallSuspended"),
+            idempotency_key=f"{setup.run_id}:{call.tool_call_id}",
+            request_context=setup.request_context,
+            messages=self._prompt_messages(),
+            abort=self._abort,
+            mastra=setup.mastra,
+        )
+
+    async def _receipt(
+        self, call: StepCall, answer: Answer | None, facts: Mapping[str, Any]
+    ) -> None:
+        """Leave a trace of a resumed call, so that a crash can't run it twice unseen."""
+        setup = self._setup
+        if answer is None or setup.snapshots is None or setup.claim is None:
+            return
+        receipt: dict[str, Any] = {"decision": answer.data, **facts}
+        if "startedAt" not in facts:
+            receipt["finishedAt"] = setup.clock.now_ms()
+        await setup.snapshots.record_receipt(
+            setup.run_id, call.tool_call_id, receipt, claim_id=setup.claim.claim_id
+        )
+
+    # -- outcomes -------------------------------------------------------------------------
+
+    def _park(self, index: int, started: int, payload: dict[str, Any]) -> None:
+        self.outcomes[index] = CallOutcome(
+            status="suspended",
+            started_at=started,
+            settled_at=self._setup.clock.now_ms(),
+            suspend_payload=payload,
+        )
+
+    def _settle(self, index: int, started: int, output: dict[str, Any]) -> None:
+        self.outcomes[index] = CallOutcome(
+            status="success",
+            started_at=started,
+            settled_at=self._setup.clock.now_ms(),
+            output=output,
+        )
+
+    def mark_announced(self, tool_call_ids: Sequence[str]) -> None:
+        """These results were streamed by an earlier segment of the run."""
+        self._announced.update(tool_call_ids)
+
+    async def _announce(self, *, final: bool = False) -> None:
+        """Emit results in call order as far as they are there."""
+        for index, call in enumerate(self.calls):
+            outcome = self.outcomes[index]
+            if outcome is None or outcome.is_parked:
+                if not final:
+                    return
+                continue
+            if call.tool_call_id in self._announced:
+                continue
+            self._announced.add(call.tool_call_id)
+            await self._emit(result_chunk(self._setup.run_id, call, outcome))
+
+    def apply_results(self) -> None:
+        """Write the outcomes of ended calls into the message that holds them."""
+        for call, outcome in zip(self.calls, self.outcomes, strict=True):
+            if outcome is None or outcome.is_parked:
+                continue
+            self._writer.settle_call(call.tool_call_id, **_invocation_members(outcome))
+
+    @property
+    def parked(self) -> list[tuple[StepCall, CallOutcome]]:
+        """The calls that wait for an answer, in order."""
+        return [
+            (call, outcome)
+            for call, outcome in zip(self.calls, self.outcomes, strict=True)
+            if outcome is not None and outcome.is_parked
+        ]
+
+
+def _named(call: StepCall) -> dict[str, Any]:
+    return {"toolCallId": call.tool_call_id, "toolName": call.tool_name}
+
+
+def decline_reason(decision: Mapping[str, Any]) -> str:
+    """The caller's non-blank reason, that of ``declineContext``, or the fixed default."""
+    context = decision.get("declineContext")
+    candidates = (
+        decision.get("reason"),
+        context.get("reason") if isinstance(context, Mapping) else None,
+    )
+    for reason in candidates:
+        if isinstance(reason, str) and reason.strip():
+            return reason
+    return DEFAULT_DECLINE_REASON
+
+
+def _invalid_input(error: ToolInputError) -> dict[str, Any]:
+    """What the model reads when its arguments don't fit (streaming.md 6.3)."""
+    fields = error.details.get("fields")
+    return {
+        "error": True,
+        "message": error.message,
+        "validationErrors": {
+            "errors": list(fields.values()) if isinstance(fields, Mapping) else [error.message],
+            "fields": fields if isinstance(fields, Mapping) else {},
+        },
+    }
+
+
+def _tool_failure(error: Exception, call: StepCall) -> MastraError:
+    if isinstance(error, ToolError):
+        return error
+    failure = ToolFailedError(tool_name=call.tool_name, reason=str(error) or type(error).__name__)
+    failure.__cause__ = error
+    return failure
+
+
+def _invocation_members(outcome: CallOutcome) -> dict[str, Any]:
+    output = outcome.output
+    if "error" in output:
+        error = output["error"]
+        text = error.get("message") if isinstance(error, Mapping) else str(error)
+        return {"state": "output-error", "errorText": text}
+    approval = output.get("approval")
+    if isinstance(approval, Mapping) and approval.get("approved") is False:
+        return {"state": "output-denied", "approval": dict(approval)}
+    members: dict[str, Any] = {"state": "result", "result": output.get("result")}
+    if isinstance(approval, Mapping):
+        members["approval"] = dict(approval)
+    return members
+
+
+def result_chunk(run_id: str, call: StepCall, outcome: CallOutcome) -> Chunk:
+    """``tool-result``, ``tool-error`` or ``tool-output-denied`` of an ended call."""
+    payload: dict[str, Any] = {"args": call.args, **_named(call)}
+    if call.provider_metadata is not None:
+        payload["providerMetadata"] = dict(call.provider_metadata)
+    output = outcome.output
+    approval = output.get("approval")
+    if "error" in output:
+        kind = "tool-error"
+        payload["error"] = output["error"]
+    elif isinstance(approval, Mapping) and approval.get("approved") is False:
+        kind = "tool-output-denied"
+        payload["approval"] = dict(approval)
+    else:
+        kind = "tool-result"
+        payload["result"] = output.get("result")
+    return {"type": kind, "runId": run_id, "from": "AGENT", "payload": payload}

@@ -1,0 +1,84 @@
+"""What a tool writes into the stream while it runs (streaming.md 6.6)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mastra_core.errors import ToolError
+from mastra_core.messages.from_output import ResponseWriter
+
+__all__ = ("RunToolWriter",)
+
+logger = logging.getLogger(__name__)
+
+
+class RunToolWriter:
+    """The ``writer`` of one tool call; writes after its end are dropped with a warning."""
+
+    def __init__(
+        self,
+        emit: Callable[[dict[str, Any]], Awaitable[None]],
+        response: ResponseWriter,
+        *,
+        run_id: str,
+        tool_call_id: str,
+        tool_name: str,
+    ) -> None:
+        self._emit = emit
+        self._response = response
+        self._run_id = run_id
+        self._tool_call_id = tool_call_id
+        self._tool_name = tool_name
+        self._is_writing = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The tool has settled."""
+        self._is_closed = True
+
+    async def write(self, value: Any) -> None:
+        """
+        Stream one ``tool-output`` chunk.
+
+        Raises:
+            ToolError: An earlier write was not awaited.
+        """
+        payload = {
+            "output": value,
+            "toolCallId": self._tool_call_id,
+            "toolName": self._tool_name,
+        }
+        await self._send(
+            {"type": "tool-output", "runId": self._run_id, "from": "USER", "payload": payload}
+        )
+
+    async def custom(self, chunk: Mapping[str, Any]) -> None:
+        """
+        Stream a chunk as given; a ``data-*`` chunk is stored unless it is transient.
+
+        Raises:
+            ToolError: It has no ``type``, or an earlier write was not awaited.
+        """
+        kind = chunk.get("type")
+        if not isinstance(kind, str):
+            raise ToolError("A chunk written by a tool needs a type.")
+        is_stored = kind.startswith("data-") and not chunk.get("transient")
+        if is_stored and not self._is_closed:
+            self._response.data_part(self._tool_call_id, chunk)
+        await self._send(dict(chunk))
+
+    async def _send(self, chunk: dict[str, Any]) -> None:
+        if self._is_closed:
+            logger.warning("write after the tool settled", extra={"tool": self._tool_name})
+            return
+        if self._is_writing:
+            raise ToolError(
+                f"Tool {self._tool_name!r} wrote again before its last write was awaited."
+            )
+        self._is_writing = True
+        try:
+            await self._emit(chunk)
+        finally:
+            self._is_writing = False

@@ -1,0 +1,246 @@
+"""The application object: puts store, bus, leases, plugins and agents together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
+
+from mastra_core.agent.agent import Agent
+from mastra_core.base.clock import Clock, SystemClock
+from mastra_core.base.ids import Ids, UuidIds
+from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.config import Settings, load_settings
+from mastra_core.contracts.lease import LeaseProvider
+from mastra_core.contracts.model import Model
+from mastra_core.contracts.pubsub import PubSub
+from mastra_core.contracts.signal_sink import SignalTarget
+from mastra_core.contracts.storage import Storage
+from mastra_core.errors import ConfigError, ModelNotFoundError
+from mastra_core.plugins import AdapterContext, PluginManager, Registry, open_infrastructure
+from mastra_core.plugins.making import make_model
+from mastra_core.threads.runtime import ThreadRuntime
+from mastra_core.wire.notifications import SendNotification
+from mastra_core.workflows.snapshot_store import AgentSnapshots
+
+__all__ = ("BUILTIN_PLUGINS", "Mastra")
+
+#: Plugins that need no entry point.
+BUILTIN_PLUGINS: Final = ("mastra_core.inmemory.plugin",)
+#: Seconds that runs get to end by themselves when the application closes.
+_CLOSE_GRACE: Final = 0.0
+
+
+class Mastra:
+    """
+    One application: its agents, its store and everything that runs for them.
+
+    ``async with Mastra(storage="file:./app.db", agents=[agent]) as mastra: ...`` opens the
+    store, the bus and the leases, starts the notification dispatcher, and closes them again.
+    Two applications in one process share nothing.
+
+    Args:
+        storage: URL or store; in-process if not given (then nothing survives).
+        pubsub: URL or bus; in-process if not given.
+        lease: URL or provider; see design 4.4 for what is used if not given.
+        agents: The agents that live here.
+        plugins: Plugin modules or objects beside those found by entry points.
+        notifications: Settings of the inbox dispatcher, see ``NotificationSettings``.
+        own: Close a store, bus or provider that was handed in, too.
+        settings: Settings that are loaded already; read from the usual places otherwise.
+        clock: Where time comes from.
+        ids: Where ids come from.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: str | Storage | None = None,
+        pubsub: str | PubSub | None = None,
+        lease: str | LeaseProvider | None = None,
+        agents: Sequence[Agent] | Mapping[str, Agent] = (),
+        plugins: Sequence[object] = (),
+        notifications: Mapping[str, Any] | None = None,
+        own: bool = False,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.ids: Ids = ids or UuidIds()
+        self.instance_id = self.ids.new("instance")
+        self.settings = settings or load_settings()
+        self.plugins = PluginManager(
+            plugins, builtins=BUILTIN_PLUGINS, options=self.settings.plugins.to_options()
+        )
+        self.registry = Registry(self.plugins)
+        self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
+        self.runs = TaskSupervisor("agent runs")
+        self._targets = {
+            "storage": storage if storage is not None else self.settings.storage.url,
+            "pubsub": pubsub if pubsub is not None else self.settings.pubsub.url,
+            "lease": lease if lease is not None else self.settings.lease.url,
+        }
+        self._own = own
+        self._stack: AsyncExitStack | None = None
+        self._context = AdapterContext(clock=self.clock, ids=self.ids)
+        self._storage: Storage | None = None
+        self._pubsub: PubSub | None = None
+        self._lease: LeaseProvider | None = None
+        self._snapshots: AgentSnapshots | None = None
+        self._models: dict[str, Model] = {}
+        self._agents: dict[str, Agent] = {}
+        given: Iterable[Agent] = agents.values() if isinstance(agents, Mapping) else agents
+        for agent in given:
+            self.add_agent(agent)
+
+    # -- agents ---------------------------------------------------------------------------
+
+    @property
+    def application(self) -> Mastra:
+        """This object, as tools get it."""
+        return self
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        """The agents by id."""
+        return MappingProxyType(self._agents)
+
+    def add_agent(self, agent: Agent) -> None:
+        """
+        Let an agent live here.
+
+        Raises:
+            ConfigError: Another one has its id.
+        """
+        if self._agents.get(agent.id, agent) is not agent:
+            raise ConfigError(f"Two agents are called {agent.id!r}.")
+        agent.attach(self)
+        self._agents[agent.id] = agent
+
+    def get_agent(self, agent_id: str) -> Agent:
+        """
+        The agent of this id.
+
+        Raises:
+            ConfigError: There is none; the message lists those that are.
+        """
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            known = ", ".join(sorted(self._agents)) or "none"
+            raise ConfigError(f"No agent is called {agent_id!r}. Known: {known}.")
+        return agent
+
+    def resolve_model(self, name: str) -> Model:
+        """
+        The model of a ``provider/model`` name; the same object each time.
+
+        Raises:
+            ModelNotFoundError: Nobody provides it.
+        """
+        known = self._models.get(name)
+        if known is None:
+            prefix, slash, rest = name.partition("/")
+            if not slash or not rest:
+                raise ModelNotFoundError(f"A model name is 'provider/model', not {name!r}.")
+            offer = self.registry.model_provider(prefix)
+            known = make_model(offer, rest, self._context)
+            self._models[name] = known
+        return known
+
+    # -- what is opened -------------------------------------------------------------------
+
+    @property
+    def storage(self) -> Storage:
+        """The opened store."""
+        return self._opened(self._storage)
+
+    @property
+    def pubsub(self) -> PubSub:
+        """The opened bus."""
+        return self._opened(self._pubsub)
+
+    @property
+    def lease(self) -> LeaseProvider:
+        """The opened lease provider."""
+        return self._opened(self._lease)
+
+    @property
+    def snapshots(self) -> AgentSnapshots:
+        """Rows of parked runs."""
+        return self._opened(self._snapshots)
+
+    def _opened(self, value: Any) -> Any:
+        if value is None:
+            raise ConfigError(
+                "The application isn't open.",
+                hint="Use 'async with Mastra(...) as mastra:' or await mastra.open().",
+            )
+        return value
+
+    async def open(self) -> None:
+        """
+        Open everything; opening twice is harmless.
+
+        Raises:
+            MastraError: Something can't be opened; nothing stays open.
+        """
+        if self._stack is not None:
+            return
+        async with AsyncExitStack() as stack:
+            opened = await stack.enter_async_context(
+                open_infrastructure(
+                    self.plugins,
+                    **self._targets,
+                    context=self._context,
+                    own=self._own,
+                    options={
+                        "storage": self.settings.storage.options,
+                        "pubsub": self.settings.pubsub.options,
+                        "lease": self.settings.lease.options,
+                    },
+                )
+            )
+            self._storage = opened.storage
+            self._pubsub = opened.pubsub
+            self._lease = opened.lease
+            await opened.storage.init()
+            self._snapshots = AgentSnapshots(opened.storage.workflows, clock=self.clock)
+            stack.push_async_callback(self._close_models)
+            await self.plugins.startup(self)
+            stack.push_async_callback(self.plugins.shutdown, self)
+            stack.push_async_callback(self._stop_runs)
+            self._stack = stack.pop_all()
+
+    async def _stop_runs(self) -> None:
+        await self.threads.close(grace=_CLOSE_GRACE)
+        await self.runs.close(grace=_CLOSE_GRACE)
+
+    async def _close_models(self) -> None:
+        for model in self._models.values():
+            close = getattr(model, "aclose", None)
+            if close is not None:
+                await close()
+        self._models.clear()
+
+    async def aclose(self) -> None:
+        """Stop the runs, then close what was opened, in reverse order; idempotent."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+        self._storage = self._pubsub = self._lease = self._snapshots = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

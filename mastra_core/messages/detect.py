@@ -1,0 +1,131 @@
+"""Read messages in whatever dialect the caller has them (streaming.md 1, 10.1).
+
+Accepted are plain text, lists of text, stored messages (format 2), UI messages with
+``parts``, and model messages with ``content`` as text or a list of parts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mastra_core.base.jsonjs import sanitize_copy
+from mastra_core.errors import RunArgumentError
+from mastra_core.wire.messages import Message
+
+__all__ = ("MessageInput", "messages_from_input")
+
+MessageInput = str | Message | Mapping[str, Any] | Sequence["str | Message | Mapping[str, Any]"]
+
+_ROLES = ("user", "assistant", "system", "tool", "signal")
+
+
+def messages_from_input(value: MessageInput) -> list[dict[str, Any]]:
+    """
+    Stored-form messages (``role``, ``content``, perhaps ``id``, ``type``) of an input.
+
+    Raises:
+        RunArgumentError: The value, or a part in it, is of no known dialect.
+    """
+    if isinstance(value, str | Message | Mapping):
+        return [_message(value)]
+    if isinstance(value, Sequence):
+        return [_message(item) for item in value]
+    raise _wrong_message(f"Messages must be text or a list, not {type(value).__name__}.")
+
+
+def _wrong_message(text: str) -> RunArgumentError:
+    return RunArgumentError(text, id="AGENT_INVALID_MESSAGE")
+
+
+def _message(value: object) -> dict[str, Any]:
+    if isinstance(value, str):
+        return _stored("user", [{"type": "text", "text": value}])
+    if isinstance(value, Message):
+        row = {"id": value.id, "role": value.role, "content": sanitize_copy(value.content)}
+        return row if value.type is None else {**row, "type": value.type}
+    if not isinstance(value, Mapping):
+        raise _wrong_message(f"A message must be text or a mapping, not {value!r:.80}.")
+    role = value.get("role")
+    if role not in _ROLES:
+        raise _wrong_message(f"Unknown message role {role!r}. Expected one of {', '.join(_ROLES)}.")
+    content = value.get("content")
+    if isinstance(content, Mapping) and content.get("format") == 2:
+        message = {"role": role, "content": sanitize_copy(content)}
+    elif isinstance(value.get("parts"), Sequence) and not isinstance(value.get("parts"), str):
+        message = _stored(role, [_part(part) for part in value["parts"]])
+    elif isinstance(content, str):
+        message = _stored(role, [{"type": "text", "text": content}])
+    elif isinstance(content, Sequence):
+        message = _stored(
+            "assistant" if role == "tool" else role, [_part(part) for part in content]
+        )
+    else:
+        raise _wrong_message(f"A message of role {role!r} needs content or parts.")
+    for name in ("id", "type"):
+        if isinstance(value.get(name), str):
+            message[name] = value[name]
+    if isinstance(value.get("metadata"), Mapping):
+        message["content"].setdefault("metadata", sanitize_copy(value["metadata"]))
+    return message
+
+
+def _stored(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {"format": 2, "parts": parts}
+    texts = [part["text"] for part in parts if part["type"] == "text"]
+    if texts:
+        content["content"] = "\n".join(texts)
+    return {"role": role, "content": content}
+
+
+def _part(part: object) -> dict[str, Any]:
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        raise _wrong_message(f"A message part must be a mapping with a type: {part!r:.80}")
+    kind = part["type"]
+    options = part.get("providerOptions", part.get("providerMetadata"))
+    extra = {"providerMetadata": sanitize_copy(options)} if options is not None else {}
+    if kind == "text":
+        return {"type": "text", "text": str(part.get("text", "")), **extra}
+    if kind in ("file", "image"):
+        return _file(part) | extra
+    if kind == "tool-call":
+        invocation = {"state": "call", **_call(part)}
+        return {"type": "tool-invocation", "toolInvocation": invocation, **extra}
+    if kind == "tool-result":
+        invocation = {"state": "result", **_call(part), "result": _result(part)}
+        return {"type": "tool-invocation", "toolInvocation": invocation, **extra}
+    return dict(sanitize_copy(part))
+
+
+def _call(part: Mapping[str, Any]) -> dict[str, Any]:
+    args = part.get("input", part.get("args"))
+    if isinstance(args, str):
+        try:
+            args = json.loads(args)
+        except ValueError:
+            args = {}
+    return {
+        "toolCallId": part.get("toolCallId"),
+        "toolName": part.get("toolName"),
+        "args": args if args is not None else {},
+    }
+
+
+def _result(part: Mapping[str, Any]) -> Any:
+    output = part.get("output", part.get("result"))
+    if isinstance(output, Mapping) and output.get("type") in ("text", "json", "error-text"):
+        return output.get("value")
+    return output
+
+
+def _file(part: Mapping[str, Any]) -> dict[str, Any]:
+    data = part.get("data", part.get("url", part.get("image", "")))
+    if isinstance(data, bytes | bytearray | memoryview):
+        data = base64.b64encode(bytes(data)).decode("ascii")
+    mime = part.get("mimeType", part.get("mediaType")) or (
+        "image/png" if part["type"] == "image" else "application/octet-stream"
+    )
+    filename = {"filename": part["filename"]} if part.get("filename") else {}
+    return {"type": "file", "data": str(data), "mimeType": mime, **filename}

@@ -1,0 +1,193 @@
+"""Put what a model streamed into its assistant message (streaming.md 10.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mastra_core.base.clock import Clock
+from mastra_core.messages.message_list import ListedMessage, MessageList
+
+__all__ = ("ResponseWriter",)
+
+
+class ResponseWriter:
+    """Writes parts into the current response message; the only writer of that message."""
+
+    def __init__(
+        self, messages: MessageList, *, clock: Clock, provider: str, model_id: str
+    ) -> None:
+        self._messages = messages
+        self._clock = clock
+        self._provider = provider
+        self._model_id = model_id
+        self.message_id = ""
+        #: Where the text and reasoning blocks of the step that is streaming stand.
+        self._open: dict[str, dict[str, Any]] = {}
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that the message belongs to."""
+        return self._messages.thread_id
+
+    @property
+    def resource_id(self) -> str | None:
+        """The resource that the message belongs to."""
+        return self._messages.resource_id
+
+    def use_model(self, provider: str, model_id: str) -> None:
+        """Stamp what follows with another model."""
+        self._provider = provider
+        self._model_id = model_id
+
+    def begin_step(self) -> None:
+        """A further step under the same id is parted by a ``step-start``."""
+        self._open.clear()
+        message = self._messages.find(self.message_id)
+        if message is not None and message.parts:
+            message.parts.append(
+                {
+                    "type": "step-start",
+                    "createdAt": self._clock.now_ms(),
+                    "model": f"{self._provider}/{self._model_id}",
+                }
+            )
+            message.saved = False
+
+    def mark(self) -> int:
+        """How many parts the message holds, to roll back to."""
+        message = self._messages.find(self.message_id)
+        return len(message.parts) if message is not None else 0
+
+    def roll_back(self, mark: int) -> None:
+        """Forget everything after ``mark``: a rejected attempt leaves no trace."""
+        message = self._messages.find(self.message_id)
+        if message is None:
+            return
+        del message.parts[mark:]
+        if not message.parts:
+            self._messages.remove(message.id)
+        else:
+            self._mirror_text(message)
+
+    def _target(self) -> ListedMessage:
+        message = self._messages.response(self.message_id)
+        if message.source == "response":
+            metadata = message.metadata
+            metadata.setdefault("modelId", self._model_id)
+            metadata.setdefault("provider", self._provider)
+        message.saved = False
+        return message
+
+    def text(self, block: str, delta: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Append to a text block; its part is made with the first delta."""
+        key = f"text:{block}"
+        part = self._open.get(key)
+        if part is None:
+            message = self._target()
+            part = {"type": "text", "text": "", "createdAt": self._clock.now_ms()}
+            if metadata is not None:
+                part["providerMetadata"] = dict(metadata)
+            self._open[key] = part
+            message.parts.append(part)
+        part["text"] += delta
+
+    def reasoning(self, block: str, delta: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Append to a reasoning block."""
+        key = f"reasoning:{block}"
+        part = self._open.get(key)
+        if part is None:
+            message = self._target()
+            part = {
+                "type": "reasoning",
+                "reasoning": "",
+                "details": [{"type": "text", "text": ""}],
+                "createdAt": self._clock.now_ms(),
+            }
+            self._open[key] = part
+            message.parts.append(part)
+        if metadata is not None:
+            part["providerMetadata"] = dict(metadata)
+        part["details"][0]["text"] += delta
+
+    def finish_step(self) -> None:
+        """The step's stream is over: text mirrors are brought up to date."""
+        self._open.clear()
+        message = self._messages.find(self.message_id)
+        if message is not None:
+            self._mirror_text(message)
+
+    def _mirror_text(self, message: ListedMessage) -> None:
+        texts = [part["text"] for part in message.parts if part.get("type") == "text"]
+        if texts:
+            message.content["content"] = "\n".join(texts)
+        else:
+            message.content.pop("content", None)
+
+    def part(self, part: Mapping[str, Any]) -> None:
+        """Append one complete part."""
+        self._target().parts.append({**part, "createdAt": self._clock.now_ms()})
+
+    def error(self, name: str, text: str) -> None:
+        """Record the end of an attempt; the message carries no model stamp of its own."""
+        message = self._messages.response(self.message_id)
+        message.parts.append(
+            {
+                "type": "error",
+                "error": {"name": name, "message": text},
+                "createdAt": self._clock.now_ms(),
+            }
+        )
+        message.saved = False
+
+    def call(
+        self,
+        tool_call_id: str,
+        tool_name: str,
+        args: Any,
+        *,
+        provider_executed: bool | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Append an open call."""
+        part: dict[str, Any] = {
+            "type": "tool-invocation",
+            "toolInvocation": {
+                "state": "call",
+                "toolCallId": tool_call_id,
+                "toolName": tool_name,
+                "args": args,
+            },
+            "createdAt": self._clock.now_ms(),
+        }
+        if provider_executed is not None:
+            part["providerExecuted"] = provider_executed
+        if metadata is not None:
+            part["providerMetadata"] = dict(metadata)
+        self._target().parts.append(part)
+
+    def data_part(self, tool_call_id: str | None, part: Mapping[str, Any]) -> None:
+        """Append a ``data-*`` part; it lies after the invocation that wrote it."""
+        stored = {key: part[key] for key in ("type", "data") if key in part}
+        stored["createdAt"] = self._clock.now_ms()
+        holder = self._messages.find_call(tool_call_id) if tool_call_id else None
+        if holder is None:
+            self._target().parts.append(stored)
+        else:
+            holder.parts.append(stored)
+            holder.saved = False
+
+    def settle_call(self, tool_call_id: str, **members: Any) -> None:
+        """
+        Change the invocation of a call, wherever its message is.
+
+        ``members`` are wire names; the part loses its time stamp, as peers write it.
+        """
+        holder = self._messages.find_call(tool_call_id)
+        if holder is None:
+            return
+        part = holder.find_call(tool_call_id)
+        assert part is not None
+        part["toolInvocation"] = {**part["toolInvocation"], **members}
+        part.pop("createdAt", None)
+        holder.saved = False

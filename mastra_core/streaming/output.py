@@ -1,0 +1,314 @@
+"""The object that a caller of ``stream`` gets (streaming.md 4, 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+from mastra_core.errors import MastraError, wire_from_error
+from mastra_core.messages.message_list import MessageList
+from mastra_core.messages.signals import is_hidden
+from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.streaming.settle import RunRecord
+
+__all__ = ("FullOutput", "ModelOutput", "RunStatus")
+
+logger = logging.getLogger(__name__)
+
+RunStatus = Literal["running", "success", "failed", "canceled", "suspended", "tripwire"]
+FullOutput = dict[str, Any]
+T = TypeVar("T")
+
+
+class Settled(Generic[T]):
+    """A property that can be awaited any number of times, before and after the end."""
+
+    def __init__(self, wait: Callable[[], Awaitable[T]]) -> None:
+        self._wait = wait
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._wait().__await__()
+
+
+class ModelOutput:
+    """
+    A running or finished run.
+
+    ``async for chunk in output.full_stream`` and ``await output.text`` may be used in any
+    order, any number of times, by any number of tasks: every iteration replays from the
+    first chunk, every property settles once. Nothing hangs: if the run fails, what can't be
+    given raises the run's error.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        agent_id: str,
+        message_list: MessageList,
+        record: RunRecord | None = None,
+        hide_signals: bool | Sequence[str] | None = None,
+        on_chunk: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.agent_id = agent_id
+        self.message_list = message_list
+        self.message_id = ""
+        self.record = record or RunRecord()
+        self.buffer = ChunkBuffer()
+        self.status: RunStatus = "running"
+        self.failure: BaseException | None = None
+        self._finish_reason: str | None = None
+        self._hide_signals = hide_signals
+        self._on_chunk = on_chunk
+        #: Somebody iterated the chunks, so they have seen an error chunk (decisions.md 7).
+        self._was_iterated = False
+        self._settled = asyncio.Event()
+        self._abort: Callable[[], None] | None = None
+
+    # -- the run's side -------------------------------------------------------------------
+
+    def bind_abort(self, abort: Callable[[], None]) -> None:
+        """How this run is aborted."""
+        self._abort = abort
+
+    def emit(self, chunk: dict[str, Any]) -> None:
+        """Take a chunk of the run: count it, keep it, wake the readers."""
+        self.record.add(chunk)
+        if self._on_chunk is not None:
+            try:
+                self._on_chunk(chunk)
+            except Exception:
+                logger.exception("on_chunk callback failed", extra={"run_id": self.run_id})
+        self.buffer.append(chunk)
+
+    def settle(
+        self,
+        status: RunStatus,
+        *,
+        finish_reason: str | None,
+        error: BaseException | None = None,
+    ) -> None:
+        """The values are final; chunks may still follow until :meth:`close`."""
+        self.status = status
+        self._finish_reason = finish_reason
+        self.failure = error
+        self._settled.set()
+
+    def close(self) -> None:
+        """The stream is over."""
+        if not self._settled.is_set():
+            self.settle("canceled", finish_reason="aborted")
+        self.buffer.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Has the run not ended or suspended yet?"""
+        return self.status == "running"
+
+    # -- the caller's side ----------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Ask the run to end; its stream then ends with ``abort`` and ``finish``."""
+        if self._abort is not None:
+            self._abort()
+
+    @property
+    def full_stream(self) -> AsyncIterator[dict[str, Any]]:
+        """All chunks from the first on, without those that ``hide_signals`` hides."""
+        return self._full_stream()
+
+    async def _full_stream(self) -> AsyncIterator[dict[str, Any]]:
+        self._was_iterated = True
+        async for chunk in self.buffer.read():
+            if self._hide_signals and is_hidden(chunk, self._hide_signals):
+                continue
+            yield chunk
+
+    @property
+    def text_stream(self) -> AsyncIterator[str]:
+        """The text as it arrives; raises the run's error at its end."""
+        return self._text_stream()
+
+    async def _text_stream(self) -> AsyncIterator[str]:
+        async for chunk in self.buffer.read():
+            if chunk.get("type") == "text-delta":
+                yield chunk["payload"]["text"]
+        await self._settled.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def wait(self) -> None:
+        """Wait for the end of the run without looking at how it ended."""
+        await self._settled.wait()
+
+    async def consume_stream(
+        self, *, on_error: Callable[[BaseException], Any] | None = None
+    ) -> None:
+        """Drive the run to its end; errors go to ``on_error`` and are not raised."""
+        await self._settled.wait()
+        if self.failure is not None and on_error is not None:
+            on_error(self.failure)
+
+    def _property(self, read: Callable[[], T], *, lenient: bool = True) -> Settled[T]:
+        async def wait() -> T:
+            await self._settled.wait()
+            if self.failure is not None and not (lenient and self._was_iterated):
+                raise self.failure
+            return read()
+
+        return Settled(wait)
+
+    def _always(self, read: Callable[[], T]) -> Settled[T]:
+        async def wait() -> T:
+            await self._settled.wait()
+            return read()
+
+        return Settled(wait)
+
+    @property
+    def text(self) -> Settled[str]:
+        """Rule of streaming.md 5.3; raises if the run failed and nobody read its chunks."""
+        return self._property(lambda: self.record.text(is_suspended=self.status == "suspended"))
+
+    @property
+    def reasoning_text(self) -> Settled[str]:
+        """The model's reasoning, joined."""
+        return self._property(lambda: self.record.reasoning_text)
+
+    @property
+    def steps(self) -> Settled[list[dict[str, Any]]]:
+        """Results of the steps that were made."""
+        return self._property(lambda: list(self.record.steps))
+
+    @property
+    def tool_calls(self) -> Settled[list[dict[str, Any]]]:
+        """``tool-call`` chunks of all steps."""
+        return self._property(lambda: list(self.record.tool_calls))
+
+    @property
+    def tool_results(self) -> Settled[list[dict[str, Any]]]:
+        """``tool-result`` chunks of all steps."""
+        return self._property(lambda: list(self.record.tool_results))
+
+    @property
+    def usage(self) -> Settled[dict[str, Any]]:
+        """Tokens of all steps."""
+        return self._property(lambda: dict(self.record.usage))
+
+    @property
+    def total_usage(self) -> Settled[dict[str, Any]]:
+        """Like ``usage``, with the usual counts always there."""
+        return self._property(lambda: self.record.total_usage)
+
+    @property
+    def sources(self) -> Settled[list[dict[str, Any]]]:
+        """Citations."""
+        return self._property(lambda: list(self.record.sources))
+
+    @property
+    def files(self) -> Settled[list[dict[str, Any]]]:
+        """Generated files."""
+        return self._property(lambda: list(self.record.files))
+
+    @property
+    def warnings(self) -> Settled[list[Any]]:
+        """Warnings of the last step."""
+        return self._property(lambda: list(self.record.warnings))
+
+    @property
+    def response(self) -> Settled[dict[str, Any]]:
+        """Identity of the last response."""
+        return self._property(lambda: dict(self.record.response))
+
+    @property
+    def object(self) -> Settled[Any]:
+        """Structured output; None without any."""
+        return self._property(lambda: self.record.object, lenient=False)
+
+    @property
+    def finish_reason(self) -> Settled[str | None]:
+        """How the run ended; ``error`` if it failed. Never raises."""
+        return self._always(lambda: self._finish_reason)
+
+    @property
+    def error(self) -> Settled[BaseException | None]:
+        """What went wrong; None if nothing did. Never raises."""
+        return self._always(lambda: self.failure)
+
+    @property
+    def tripwire(self) -> Settled[dict[str, Any] | None]:
+        """Why a processor stopped the run; None if none did."""
+        return self._always(lambda: self.record.tripwire)
+
+    @property
+    def suspend_payload(self) -> Settled[Any]:
+        """What is still parked; None unless the run is suspended."""
+        return self._always(
+            lambda: self.record.suspend_payload if self.status == "suspended" else None
+        )
+
+    @property
+    def resume_schema(self) -> Settled[Any]:
+        """JSON text of the schema of resume data; None unless suspended."""
+        return self._always(
+            lambda: self.record.resume_schema if self.status == "suspended" else None
+        )
+
+    async def get_full_output(self) -> FullOutput:
+        """
+        Everything at once, under wire names; ``text`` is that of all steps.
+
+        Raises:
+            MastraError: The run failed (decisions.md 7).
+        """
+        await self._settled.wait()
+        self._raise_failure()
+        return self.full_output()
+
+    def full_output(self) -> FullOutput:
+        """The same as it stands now, with the error as a member."""
+        record = self.record
+        messages = self.message_list
+        is_suspended = self.status == "suspended"
+        return {
+            "text": record.all_text,
+            "usage": dict(record.usage),
+            "steps": list(record.steps),
+            "finishReason": self._finish_reason,
+            "warnings": list(record.warnings),
+            "providerMetadata": record.provider_metadata,
+            "request": record.request,
+            "reasoning": [part for step in record.steps for part in step["reasoning"]],
+            "reasoningText": record.reasoning_text,
+            "toolCalls": list(record.tool_calls),
+            "toolResults": list(record.tool_results),
+            "sources": list(record.sources),
+            "files": list(record.files),
+            "response": dict(record.response),
+            "totalUsage": record.total_usage,
+            "object": record.object,
+            "usedFallbackValue": False,
+            "error": None if self.failure is None else _wire_error(self.failure),
+            "tripwire": record.tripwire,
+            "traceId": None,
+            "spanId": None,
+            "runId": self.run_id,
+            "suspendPayload": record.suspend_payload if is_suspended else None,
+            "resumeSchema": record.resume_schema if is_suspended else None,
+            "messages": [m.to_wire() for m in messages.to_messages(messages.messages)],
+            "rememberedMessages": [
+                m.to_wire() for m in messages.to_messages(messages.of_source("memory"))
+            ],
+        }
+
+
+def _wire_error(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, MastraError):
+        return error.to_wire()
+    return wire_from_error(error)

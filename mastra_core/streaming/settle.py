@@ -1,0 +1,276 @@
+"""What a run's chunks add up to: text, calls, usage, steps (streaming.md 5).
+
+:class:`RunRecord` is fed every chunk once and never waits. A suspended run carries it on in
+the ``__streamState`` of its snapshot (streaming.md 5.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mastra_core.base.jsonjs import sanitize_copy
+
+__all__ = ("RunRecord", "add_usage")
+
+Chunk = dict[str, Any]
+
+_COUNTS = (
+    "inputTokens",
+    "outputTokens",
+    "totalTokens",
+    "reasoningTokens",
+    "cachedInputTokens",
+    "cacheCreationInputTokens",
+)
+
+
+def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers are summed, ``raw`` keeps the latest (streaming.md 3.2)."""
+    added = dict(total)
+    for name in _COUNTS:
+        if usage.get(name) is not None:
+            added[name] = (added.get(name) or 0) + usage[name]
+    if "raw" in usage:
+        added["raw"] = usage["raw"]
+    return added
+
+
+class RunRecord:
+    """The sum of a run, kept up to date chunk by chunk."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self.usage: dict[str, Any] = {}
+        self.tool_calls: list[Chunk] = []
+        self.tool_results: list[Chunk] = []
+        self.sources: list[Chunk] = []
+        self.files: list[Chunk] = []
+        self.warnings: list[Any] = []
+        self.finish_reason: str | None = None
+        self.response: dict[str, Any] = {}
+        self.provider_metadata: dict[str, Any] | None = None
+        self.request: dict[str, Any] = {}
+        self.suspend_payload: Any = None
+        self.resume_schema: Any = None
+        self.object: Any = None
+        self.tripwire: dict[str, Any] | None = None
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        #: Where the step that is running starts in the lists above.
+        self._call_mark = 0
+        self._result_mark = 0
+
+    # -- feeding --------------------------------------------------------------------------
+
+    def add(self, chunk: Chunk) -> None:
+        """Take one chunk into account."""
+        match chunk.get("type"):
+            case "text-delta":
+                self._text.append(chunk["payload"]["text"])
+            case "reasoning-delta":
+                self._reasoning.append(chunk["payload"]["text"])
+            case "tool-call":
+                self.tool_calls.append(chunk)
+            case "tool-result":
+                self.tool_results.append(chunk)
+            case "source":
+                self.sources.append(chunk)
+            case "file":
+                self.files.append(chunk)
+            case "step-start":
+                self.warnings = list(chunk["payload"].get("warnings") or ())
+                self.request = chunk["payload"].get("request") or {}
+            case "step-finish":
+                self._finish_step(chunk["payload"])
+            case "tool-call-approval" | "tool-call-suspended":
+                self.suspend_payload = chunk["payload"]
+                self.resume_schema = chunk["payload"].get("resumeSchema")
+            case "object-result":
+                self.object = chunk.get("object")
+            case "tripwire":
+                self.tripwire = chunk["payload"]
+            case _:
+                pass
+
+    def _finish_step(self, payload: Mapping[str, Any]) -> None:
+        output = payload.get("output") or {}
+        usage = output.get("usage") or {}
+        metadata = payload.get("metadata") or {}
+        result = payload.get("stepResult") or {}
+        # A restored step (resume) brings its calls along; they stand before the marks too.
+        calls = self.tool_calls[self._call_mark :]
+        results = self.tool_results[self._result_mark :]
+        text = "".join(self._text)
+        step: dict[str, Any] = {
+            "stepType": "tool-result" if self.steps else "initial",
+            "text": text,
+            "reasoning": [{"type": "reasoning", "text": "".join(self._reasoning)}]
+            if self._reasoning
+            else [],
+            "sources": [],
+            "files": [],
+            "toolCalls": calls,
+            "toolResults": results,
+            "finishReason": result.get("reason"),
+            "usage": usage,
+            "warnings": list(self.warnings),
+            "request": self.request,
+            "response": {
+                name: metadata[name]
+                for name in ("id", "timestamp", "modelId", "headers")
+                if name in metadata
+            },
+            "isContinued": bool(result.get("isContinued")),
+        }
+        if self._reasoning:
+            step["reasoningText"] = "".join(self._reasoning)
+        if metadata.get("providerMetadata") is not None:
+            step["providerMetadata"] = metadata["providerMetadata"]
+        self.steps.append(step)
+        self.usage = add_usage(self.usage, usage)
+        self.response = step["response"]
+        self.provider_metadata = metadata.get("providerMetadata")
+        self.finish_reason = step["finishReason"]
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """What comes now belongs to the next step."""
+        self._text.clear()
+        self._reasoning.clear()
+        self._call_mark = len(self.tool_calls)
+        self._result_mark = len(self.tool_results)
+
+    def discard_step(self) -> None:
+        """Forget the running step: its attempt was rejected."""
+        self._text.clear()
+        self._reasoning.clear()
+        del self.tool_calls[self._call_mark :]
+        del self.tool_results[self._result_mark :]
+
+    # -- reading --------------------------------------------------------------------------
+
+    @property
+    def step_text(self) -> str:
+        """Text of the step that is running."""
+        return "".join(self._text)
+
+    @property
+    def step_calls(self) -> list[Chunk]:
+        """Calls of the step that is running."""
+        return self.tool_calls[self._call_mark :]
+
+    @property
+    def all_text(self) -> str:
+        """Text of all steps, the unfinished one included."""
+        return "".join([*(step["text"] for step in self.steps), *self._text])
+
+    def text(self, *, is_suspended: bool) -> str:
+        """The ``text`` property: rule of streaming.md 5.3."""
+        if self.tool_calls and not is_suspended and self.steps:
+            return "".join(self._text) or str(self.steps[-1]["text"])
+        return self.all_text
+
+    @property
+    def reasoning_text(self) -> str:
+        """Reasoning of all steps."""
+        return "".join(
+            [*(str(step.get("reasoningText", "")) for step in self.steps), *self._reasoning]
+        )
+
+    @property
+    def total_usage(self) -> dict[str, Any]:
+        """Usage with the three usual counts always there."""
+        usage = dict(self.usage)
+        for name in ("inputTokens", "outputTokens", "totalTokens"):
+            usage.setdefault(name, 0)
+        return usage
+
+    # -- state of a suspended run -----------------------------------------------------------
+
+    def serialize(self, message_list: dict[str, Any]) -> dict[str, Any]:
+        """The ``__streamState`` of a suspended run (streaming.md 5.6)."""
+        state = {
+            "status": "suspended",
+            "bufferedSteps": self.steps,
+            "bufferedReasoningDetails": {},
+            "bufferedByStepReasoningDetails": {},
+            "bufferedByStep": {
+                "text": self.step_text,
+                "reasoning": [],
+                "sources": [],
+                "files": [],
+                "toolCalls": self.step_calls,
+                "toolResults": self.tool_results[self._result_mark :],
+                "dynamicToolCalls": [],
+                "dynamicToolResults": [],
+                "staticToolCalls": [],
+                "staticToolResults": [],
+                "content": [],
+                "usage": {},
+                "warnings": self.warnings,
+                "request": self.request,
+                "response": self.response,
+                "reasoningText": "".join(self._reasoning),
+            },
+            "bufferedText": [*(step["text"] for step in self.steps if step["text"]), *self._text],
+            "bufferedTextChunks": {},
+            "bufferedSources": self.sources,
+            "bufferedReasoning": [],
+            "bufferedFiles": self.files,
+            "toolCallArgsDeltas": {},
+            "toolCallDeltaIdNameMap": {},
+            "toolCallStreamingMeta": {},
+            "toolCalls": self.tool_calls,
+            "toolResults": self.tool_results,
+            "warnings": self.warnings,
+            "request": self.request,
+            "usageCount": self.usage,
+            "wasSuspended": True,
+            "messageList": message_list,
+        }
+        copied = sanitize_copy(state)
+        assert isinstance(copied, dict)
+        return copied
+
+    @classmethod
+    def deserialize(cls, state: Mapping[str, Any]) -> RunRecord:
+        """Read what :meth:`serialize`, or a Node process, wrote."""
+        record = cls()
+        requests = state.get("bufferedStepRequests") or []
+        messages = {
+            row.get("id"): row for row in (state.get("messageList") or {}).get("messages") or ()
+        }
+        for stored in state.get("bufferedSteps") or ():
+            record.steps.append(_expand_step(dict(stored), requests, messages))
+        record.usage = dict(state.get("usageCount") or {})
+        record.tool_calls = list(state.get("toolCalls") or ())
+        record.tool_results = list(state.get("toolResults") or ())
+        record.sources = list(state.get("bufferedSources") or ())
+        record.files = list(state.get("bufferedFiles") or ())
+        record.warnings = list(state.get("warnings") or ())
+        current = state.get("bufferedByStep") or {}
+        record._text = [str(current["text"])] if current.get("text") else []
+        record._reasoning = [current["reasoningText"]] if current.get("reasoningText") else []
+        record._call_mark = len(record.tool_calls) - len(current.get("toolCalls") or ())
+        record._result_mark = len(record.tool_results) - len(current.get("toolResults") or ())
+        record._call_mark = max(record._call_mark, 0)
+        record._result_mark = max(record._result_mark, 0)
+        return record
+
+
+def _expand_step(
+    step: dict[str, Any], requests: list[Any], messages: Mapping[Any, Any]
+) -> dict[str, Any]:
+    """Undo the compaction of streaming.md 5.6 rules 1 and 2."""
+    request = step.get("request")
+    if isinstance(request, Mapping) and "__requestRef" in request:
+        position = request["__requestRef"]
+        step["request"] = requests[position] if position < len(requests) else {}
+    response = step.get("response")
+    if isinstance(response, Mapping) and "__responseMessageIds" in response:
+        ids = response["__responseMessageIds"]
+        expanded = {k: v for k, v in response.items() if k != "__responseMessageIds"}
+        expanded["dbMessages"] = [messages[i] for i in ids if i in messages]
+        step["response"] = expanded
+    return step

@@ -1,0 +1,160 @@
+"""What this process knows about one thread: its run, its queues, its readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from mastra_core.contracts.signal_sink import Accepted
+from mastra_core.loop.interrupt import Interrupt
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.wire.messages import Message
+from mastra_core.wire.signals import Signal
+
+if TYPE_CHECKING:
+    from mastra_core.threads.subscription import ThreadSubscription
+
+__all__ = ("ActiveRun", "QueuedTurn", "Reservation", "ThreadAgent", "ThreadRecord")
+
+#: How many accepted ids a thread remembers, to answer a repetition alike.
+_REMEMBERED_IDS = 1000
+
+
+class ThreadAgent(Protocol):
+    """What the runtime asks of an agent."""
+
+    @property
+    def id(self) -> str: ...
+
+    async def start_turn(
+        self,
+        signals: Sequence[Signal],
+        *,
+        run_id: str,
+        thread_id: str,
+        resource_id: str,
+        stream_options: Mapping[str, Any],
+    ) -> ModelOutput:
+        """
+        Start a run that these signals open; its thread is reserved for it already.
+
+        Raises:
+            MastraError: The run can't be set up; nothing was started.
+        """
+        ...
+
+    def store_message(self, message: Message) -> Awaitable[None] | None:
+        """Store one row of the thread; None if this agent has no memory."""
+        ...
+
+    async def has_message(self, *, thread_id: str, message_id: str) -> bool:
+        """Is there a stored row with this id in the thread?"""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Reservation:
+    """The thread is promised to a run that is being set up."""
+
+    run_id: str
+    agent_id: str
+    interrupt: Interrupt
+
+
+@dataclass(slots=True, kw_only=True)
+class ActiveRun:
+    """The run that the thread belongs to now."""
+
+    run_id: str
+    agent: ThreadAgent
+    output: ModelOutput
+    interrupt: Interrupt
+    stream_options: Mapping[str, Any]
+    lifecycle: Literal["running", "suspended"] = "running"
+    #: When it was parked, by the monotonic clock.
+    parked_at: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class QueuedTurn:
+    """Input that gets a run of its own when the thread is free."""
+
+    signal: Signal
+    agent: ThreadAgent
+    run_id: str
+    stream_options: Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class ThreadRecord:
+    """State of one thread in this process; only the runtime changes it."""
+
+    key: str
+    thread_id: str
+    resource_id: str
+    active: ActiveRun | None = None
+    reservation: Reservation | None = None
+    #: For the first request of the run that is being set up.
+    pre_run: deque[Signal] = field(default_factory=deque)
+    #: For the next step of the run that is active.
+    pending: deque[Signal] = field(default_factory=deque)
+    #: A run each, after the active one.
+    idle: deque[QueuedTurn] = field(default_factory=deque)
+    subscriptions: list[ThreadSubscription] = field(default_factory=list)
+    _accepted: OrderedDict[str, asyncio.Future[Accepted]] = field(default_factory=OrderedDict)
+    _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing runs, is being set up or waits for an answer here."""
+        return self.active is None and self.reservation is None
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Nothing would be lost with this record."""
+        return (
+            self.is_idle
+            and not (self.pre_run or self.pending or self.idle)
+            and not self.subscriptions
+            and not self._waiters
+            and not self._accepted
+        )
+
+    def remember(self, signal_id: str, accepted: asyncio.Future[Accepted]) -> None:
+        """Answer a repetition of this signal as the first time."""
+        self._accepted[signal_id] = accepted
+        while len(self._accepted) > _REMEMBERED_IDS:
+            self._accepted.popitem(last=False)
+
+    def remembered(self, signal_id: str) -> asyncio.Future[Accepted] | None:
+        """How this signal was taken before; None if it is new or was refused."""
+        earlier = self._accepted.get(signal_id)
+        if earlier is None:
+            return None
+        if earlier.done() and (earlier.cancelled() or earlier.exception() is not None):
+            del self._accepted[signal_id]
+            return None
+        if earlier.done() and earlier.result().action == "blocked":
+            del self._accepted[signal_id]
+            return None
+        return earlier
+
+    def notify(self) -> None:
+        """Something about the run of this thread changed."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def changed(self) -> None:
+        """Wait for the next change."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)

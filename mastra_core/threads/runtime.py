@@ -1,0 +1,587 @@
+"""All threads of one application object in this process (signals.md 7, 8, 11).
+
+Nothing here is shared between application objects: two of them in one process know nothing
+of each other's runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.ids import Ids
+from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.contracts.signal_sink import Accepted, SendSignalResult, SignalTarget
+from mastra_core.errors import RunAbortedError, SignalError, SignalPersistUnavailableError
+from mastra_core.loop.interrupt import Interrupt
+from mastra_core.messages.signals import create_signal, echo_chunk, message_from_signal
+from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.threads.record import (
+    ActiveRun,
+    QueuedTurn,
+    Reservation,
+    ThreadAgent,
+    ThreadRecord,
+)
+from mastra_core.threads.routing import Route, decide_route
+from mastra_core.threads.subscription import ThreadSubscription
+from mastra_core.threads.thread_key import thread_key
+from mastra_core.wire.signals import Signal
+
+__all__ = ("ThreadRuntime", "ThreadSignals")
+
+logger = logging.getLogger(__name__)
+
+#: How long a parked run is kept in memory; later it is resumed from storage (R56).
+SUSPENDED_RUN_TTL_SECONDS: Final = 30 * 60.0
+
+
+class ThreadSignals:
+    """The queues of one thread, as its run drains them."""
+
+    def __init__(self, record: ThreadRecord, run_id: str) -> None:
+        self._record = record
+        self._run_id = run_id
+
+    def _is_aborted(self) -> bool:
+        active = self._record.active
+        reservation = self._record.reservation
+        for holder in (active, reservation):
+            if holder is not None and holder.run_id == self._run_id:
+                return holder.interrupt.is_aborted
+        return False
+
+    def drain_pre_run(self) -> list[Signal]:
+        """Signals for the first request."""
+        if self._is_aborted():
+            return []
+        drained = list(self._record.pre_run)
+        self._record.pre_run.clear()
+        return drained
+
+    def drain_pending(self) -> list[Signal]:
+        """Signals that arrived during the step."""
+        if self._is_aborted():
+            return []
+        drained = list(self._record.pending)
+        self._record.pending.clear()
+        return drained
+
+
+class ThreadRuntime:
+    """Routes signals, starts turns, keeps runs of one thread apart."""
+
+    def __init__(
+        self, *, clock: Clock, ids: Ids, suspended_run_ttl: float = SUSPENDED_RUN_TTL_SECONDS
+    ) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._suspended_run_ttl = suspended_run_ttl
+        self._records: dict[str, ThreadRecord] = {}
+        #: The run that ended last on a thread, while its follow-up is chosen.
+        self._last_runs: dict[str, ActiveRun] = {}
+        self.tasks = TaskSupervisor("threads")
+        #: Told the thread whenever a run of it has ended (notifications.md S18).
+        self.on_idle: Callable[[str, str], None] | None = None
+
+    # -- records --------------------------------------------------------------------------
+
+    def _record(self, resource_id: str | None, thread_id: str) -> ThreadRecord:
+        key = thread_key(resource_id, thread_id)
+        record = self._records.get(key)
+        if record is None:
+            record = ThreadRecord(key=key, thread_id=thread_id, resource_id=resource_id or "")
+            self._records[key] = record
+        return record
+
+    def _drop_if_forgettable(self, record: ThreadRecord) -> None:
+        if record.is_forgettable:
+            self._records.pop(record.key, None)
+
+    def _expire_parked(self, record: ThreadRecord) -> None:
+        active = record.active
+        if active is None or active.parked_at is None:
+            return
+        if self._clock.monotonic() - active.parked_at > self._suspended_run_ttl:
+            record.active = None
+
+    def is_active(self, resource_id: str | None, thread_id: str) -> bool:
+        """Does a run hold the thread: reserved, running or waiting for an answer?"""
+        record = self._records.get(thread_key(resource_id, thread_id))
+        if record is None:
+            return False
+        self._expire_parked(record)
+        return not record.is_idle
+
+    def active_run_id(self, resource_id: str | None, thread_id: str) -> str | None:
+        """Id of the run that holds the thread; None if it is idle."""
+        record = self._records.get(thread_key(resource_id, thread_id))
+        if record is None:
+            return None
+        holder = record.active or record.reservation
+        return holder.run_id if holder is not None else None
+
+    # -- sending --------------------------------------------------------------------------
+
+    def send_signal(
+        self, agent: ThreadAgent, value: Mapping[str, Any] | Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        """
+        Create a signal and route it (signals.md 6, 7).
+
+        A signal that brings its own id is looked up in the thread first, so that sending it
+        twice, also after a crash, has the effect of sending it once (notifications.md S15).
+
+        Raises:
+            SignalError: No thread is named.
+            InvalidSignalError: The signal is malformed.
+        """
+        record = self._target_record(target)
+        brings_id = isinstance(value, Signal) or bool(value.get("id"))
+        accepted_at = self._clock.now()
+        signal = create_signal(value, clock=self._clock, ids=self._ids, accepted_at=accepted_at)
+        if not brings_id:
+            return self._route(record, agent, signal, target)
+        earlier = record.remembered(signal.id)
+        if earlier is not None:
+            return SendSignalResult(signal=signal, accepted=_quiet(earlier))
+        return self._route_once(record, agent, signal, target)
+
+    def _target_record(self, target: SignalTarget) -> ThreadRecord:
+        if target.run_id is not None:
+            for record in self._records.values():
+                holder = record.active or record.reservation
+                if holder is not None and holder.run_id == target.run_id:
+                    return record
+        if target.thread_id is None or target.resource_id is None:
+            raise SignalError("No active agent run found for signal target")
+        return self._record(target.resource_id, target.thread_id)
+
+    def _route_once(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        """Route unless the thread has the row already; routing happens when that is known."""
+        loop = asyncio.get_running_loop()
+        persisted: asyncio.Future[None] = loop.create_future()
+        accepted: asyncio.Future[Accepted] = loop.create_future()
+        record.remember(signal.id, accepted)
+
+        async def work() -> None:
+            try:
+                if await agent.has_message(thread_id=record.thread_id, message_id=signal.id):
+                    _settle(accepted, Accepted(action="deliver", run_id=None))
+                    _settle(persisted, None)
+                    return
+                result = self._route(record, agent, signal, target)
+                if result.persisted is not None:
+                    await _copy(result.persisted, persisted)
+                else:
+                    _settle(persisted, None)
+                await _copy(result.accepted, accepted)
+            except BaseException as exc:
+                for future in (accepted, persisted):
+                    if not future.done():
+                        future.set_exception(exc if isinstance(exc, Exception) else _stopped())
+                        future.exception()
+                if not isinstance(exc, Exception):
+                    raise
+
+        self.tasks.start(work(), name=f"signal:{signal.id}")
+        wants_persist = "persist" in (target.if_idle.behavior, target.if_active.behavior)
+        return SendSignalResult(
+            signal=signal,
+            accepted=_quiet(accepted),
+            persisted=_quiet(persisted) if wants_persist else None,
+        )
+
+    def _route(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        # No await from here until the queues are consistent.
+        self._expire_parked(record)
+        route = decide_route(
+            record, agent_id=agent.id, target=target, is_transient=bool(signal.transient)
+        )
+        branch = target.if_active.attributes if route.is_active else target.if_idle.attributes
+        if branch:
+            signal = signal.replace(attributes={**(signal.attributes or {}), **branch})
+        match route.kind:
+            case "pending":
+                record.pending.append(signal)
+                return self._settled(record, signal, "deliver", route)
+            case "pre_run":
+                record.pre_run.append(signal)
+                return self._settled(record, signal, "deliver", route)
+            case "queue":
+                run_id = self._ids.new("run")
+                record.idle.append(
+                    QueuedTurn(
+                        signal=signal,
+                        agent=agent,
+                        run_id=run_id,
+                        stream_options=dict(target.if_idle.stream_options or {}),
+                    )
+                )
+                return self._settled(record, signal, "deliver", Route(kind="queue", run_id=run_id))
+            case "blocked":
+                return self._settled(record, signal, "blocked", route)
+            case "discard":
+                return self._settled(record, signal, "discard", Route(kind="discard"))
+            case "persist_active" | "persist_idle":
+                return self._persist(record, agent, signal, echo=route.kind == "persist_idle")
+            case "wake":
+                return self._wake(record, agent, signal, target)
+
+    def _settled(
+        self, record: ThreadRecord, signal: Signal, action: Any, route: Route
+    ) -> SendSignalResult:
+        future: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        reason = "thread-blocked" if action == "blocked" else None
+        future.set_result(Accepted(action=action, run_id=route.run_id, reason=reason))
+        if action == "deliver":
+            record.remember(signal.id, future)
+        return SendSignalResult(signal=signal, accepted=future)
+
+    def _persist(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, *, echo: bool
+    ) -> SendSignalResult:
+        loop = asyncio.get_running_loop()
+        accepted: asyncio.Future[Accepted] = loop.create_future()
+        row = message_from_signal(
+            signal, thread_id=record.thread_id, resource_id=record.resource_id or None
+        )
+        writing = agent.store_message(row)
+        if writing is None:
+            accepted.set_exception(
+                SignalPersistUnavailableError(
+                    f"Agent {agent.id!r} has no memory, so nothing can be persisted."
+                )
+            )
+            return SendSignalResult(signal=signal, accepted=_quiet(accepted))
+
+        async def write() -> None:
+            await writing
+            if echo:
+                self._broadcast_persisted(record, agent, signal)
+
+        task = self.tasks.start(write(), name=f"persist:{signal.id}")
+        accepted.set_result(Accepted(action="persist"))
+        return SendSignalResult(signal=signal, accepted=accepted, persisted=_quiet(task))
+
+    def _broadcast_persisted(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal
+    ) -> None:
+        """Show readers a stored signal as a run of its own (signals.md 7.5)."""
+        run_id = self._ids.new("run")
+        buffer = ChunkBuffer()
+        usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}
+        for chunk in (
+            {
+                "type": "start",
+                "runId": run_id,
+                "from": "AGENT",
+                "payload": {"id": agent.id, "messageId": f"persisted-signal:{signal.id}"},
+            },
+            echo_chunk(signal),
+            {
+                "type": "finish",
+                "runId": run_id,
+                "from": "AGENT",
+                "payload": {"stepResult": {"reason": "stop"}, "output": {"usage": usage}},
+            },
+        ):
+            buffer.append(chunk)
+        buffer.close()
+        for subscription in record.subscriptions:
+            subscription.add_run(run_id, buffer)
+
+    # -- waking and draining ----------------------------------------------------------------
+
+    def _wake(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        run_id = self._ids.new("run")
+        self._reserve(record, run_id=run_id, agent_id=agent.id)
+        accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        record.remember(signal.id, accepted)
+        options = dict(target.if_idle.stream_options or {})
+
+        async def wake() -> None:
+            try:
+                output = await self._start_turn(record, agent, [signal], run_id, options)
+            except Exception as exc:
+                if not accepted.done():
+                    accepted.set_exception(exc)
+                    accepted.exception()
+                self._after_run(record)
+            except BaseException:
+                _settle_error(accepted, _stopped())
+                raise
+            else:
+                _settle(accepted, Accepted(action="wake", run_id=run_id, output=output))
+
+        self.tasks.start(wake(), name=f"wake:{run_id}")
+        return SendSignalResult(signal=signal, accepted=_quiet(accepted))
+
+    async def _start_turn(
+        self,
+        record: ThreadRecord,
+        agent: ThreadAgent,
+        signals: Sequence[Signal],
+        run_id: str,
+        options: Mapping[str, Any],
+    ) -> ModelOutput:
+        try:
+            return await agent.start_turn(
+                signals,
+                run_id=run_id,
+                thread_id=record.thread_id,
+                resource_id=record.resource_id,
+                stream_options=options,
+            )
+        except BaseException:
+            self.cancel_reservation(record.resource_id, record.thread_id, run_id)
+            raise
+
+    def _after_run(self, record: ThreadRecord) -> None:
+        """The thread is free: whatever waits gets its turn (signals.md 8.2)."""
+        # No await until the queue is consistent.
+        if not record.is_idle:
+            return
+        record.pending.extendleft(reversed(record.pre_run))
+        record.pre_run.clear()
+        turn = self._next_turn(record)
+        if turn is None:
+            record.notify()
+            if self.on_idle is not None:
+                self.on_idle(record.resource_id, record.thread_id)
+            self._drop_if_forgettable(record)
+            return
+        self._reserve(record, run_id=turn.run_id, agent_id=turn.agent.id)
+        self.tasks.start(self._run_queued(record, turn), name=f"turn:{turn.run_id}")
+
+    def _next_turn(self, record: ThreadRecord) -> QueuedTurn | None:
+        last = self._last_runs.get(record.key)
+        if record.pending and last is not None:
+            first = record.pending.popleft()
+            record.pre_run.extend(record.pending)
+            record.pending.clear()
+            return QueuedTurn(
+                signal=first,
+                agent=last.agent,
+                run_id=self._ids.new("run"),
+                stream_options=last.stream_options,
+            )
+        return record.idle.popleft() if record.idle else None
+
+    async def _run_queued(self, record: ThreadRecord, turn: QueuedTurn) -> None:
+        try:
+            await self._start_turn(
+                record, turn.agent, [turn.signal], turn.run_id, turn.stream_options
+            )
+        except Exception as exc:
+            logger.exception("queued turn could not start", extra={"run_id": turn.run_id})
+            self._broadcast_failure(record, turn.run_id, exc)
+            record.idle.appendleft(turn)
+
+    def _broadcast_failure(self, record: ThreadRecord, run_id: str, error: Exception) -> None:
+        buffer = ChunkBuffer()
+        text = f"failed to start follow-up run for queued message: {error}"
+        buffer.append({"type": "error", "runId": run_id, "payload": {"error": text}})
+        buffer.close()
+        for subscription in record.subscriptions:
+            subscription.add_run(run_id, buffer)
+
+    # -- runs -----------------------------------------------------------------------------
+
+    def _reserve(self, record: ThreadRecord, *, run_id: str, agent_id: str) -> Reservation:
+        reservation = Reservation(run_id=run_id, agent_id=agent_id, interrupt=Interrupt())
+        record.reservation = reservation
+        return reservation
+
+    async def reserve(
+        self, resource_id: str | None, thread_id: str, *, run_id: str, agent_id: str
+    ) -> Reservation:
+        """
+        Wait until no other run is at work on the thread, then promise it to this one.
+
+        A parked run of the same agent doesn't hold up others (signals.md 11.4).
+        """
+        record = self._record(resource_id, thread_id)
+        while True:
+            self._expire_parked(record)
+            reservation = record.reservation
+            if reservation is not None and reservation.run_id == run_id:
+                return reservation
+            active = record.active
+            is_exempt = active is not None and (
+                active.run_id == run_id
+                or (active.lifecycle == "suspended" and active.agent.id == agent_id)
+            )
+            if reservation is None and (active is None or is_exempt):
+                return self._reserve(record, run_id=run_id, agent_id=agent_id)
+            await record.changed()
+
+    def cancel_reservation(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
+        """The run could not be set up: the thread is free again."""
+        record = self._records.get(thread_key(resource_id, thread_id))
+        if record is None or record.reservation is None or record.reservation.run_id != run_id:
+            return
+        record.reservation = None
+        record.notify()
+        self._after_run(record)
+
+    def signals_for(self, resource_id: str | None, thread_id: str, run_id: str) -> ThreadSignals:
+        """The queues that this run drains."""
+        return ThreadSignals(self._record(resource_id, thread_id), run_id)
+
+    def register(
+        self,
+        resource_id: str | None,
+        thread_id: str,
+        *,
+        agent: ThreadAgent,
+        output: ModelOutput,
+        interrupt: Interrupt,
+        stream_options: Mapping[str, Any],
+    ) -> None:
+        """The run starts now; readers of the thread get its chunks."""
+        record = self._record(resource_id, thread_id)
+        record.reservation = None
+        record.active = ActiveRun(
+            run_id=output.run_id,
+            agent=agent,
+            output=output,
+            interrupt=interrupt,
+            stream_options=stream_options,
+        )
+        for subscription in record.subscriptions:
+            subscription.add_run(output.run_id, output.buffer)
+
+    def parked(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
+        """The run waits for an answer; it keeps the thread."""
+        active = self._record(resource_id, thread_id).active
+        if active is not None and active.run_id == run_id:
+            active.lifecycle = "suspended"
+            active.parked_at = self._clock.monotonic()
+
+    def ended(self, resource_id: str | None, thread_id: str, output: ModelOutput) -> None:
+        """A segment is over: a parked run keeps the thread, an ended one frees it."""
+        record = self._record(resource_id, thread_id)
+        active = record.active
+        if active is None or active.output is not output:
+            record.notify()
+            return
+        if output.status == "suspended":
+            active.lifecycle = "suspended"
+            if active.parked_at is None:
+                active.parked_at = self._clock.monotonic()
+            record.notify()
+            return
+        record.active = None
+        self._last_runs[record.key] = active
+        try:
+            self._after_run(record)
+        finally:
+            self._last_runs.pop(record.key, None)
+            record.notify()
+
+    def abort(
+        self,
+        resource_id: str | None,
+        thread_id: str,
+        *,
+        clear_pending_signals: bool = False,
+        expected_run_id: str | None = None,
+    ) -> bool:
+        """Abort the run of a thread (signals.md 8.5); False if there is none."""
+        record = self._records.get(thread_key(resource_id, thread_id))
+        if record is None:
+            return False
+        holder = record.active or record.reservation
+        if expected_run_id is not None and (holder is None or holder.run_id != expected_run_id):
+            return False
+        if clear_pending_signals:
+            record.pre_run.clear()
+            record.pending.clear()
+            record.idle.clear()
+        if holder is None:
+            return False
+        holder.interrupt.abort()
+        return True
+
+    # -- reading --------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        resource_id: str | None,
+        thread_id: str,
+        *,
+        hide_signals: bool | Sequence[str] | None = None,
+    ) -> ThreadSubscription:
+        """Follow all runs of a thread from now on, and the active one from its start."""
+        record = self._record(resource_id, thread_id)
+
+        def unsubscribe(subscription: ThreadSubscription) -> None:
+            with suppress(ValueError):
+                record.subscriptions.remove(subscription)
+            self._drop_if_forgettable(record)
+
+        def abort(**options: Any) -> bool:
+            return self.abort(resource_id, thread_id, **options)
+
+        subscription = ThreadSubscription(
+            hide_signals=hide_signals,
+            active_run_id=lambda: self.active_run_id(resource_id, thread_id),
+            abort=abort,
+            unsubscribe=unsubscribe,
+        )
+        record.subscriptions.append(subscription)
+        if record.active is not None and not record.active.interrupt.is_aborted:
+            subscription.add_run(record.active.run_id, record.active.output.buffer)
+        return subscription
+
+    async def close(self, *, grace: float = 0.0) -> None:
+        """Stop all turns that this runtime started and end all subscriptions."""
+        await self.tasks.close(grace=grace)
+        for record in list(self._records.values()):
+            for subscription in list(record.subscriptions):
+                subscription.unsubscribe()
+
+
+def _stopped() -> RunAbortedError:
+    return RunAbortedError("The application was closed before the signal was taken.")
+
+
+def _settle(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _settle_error(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()
+
+
+async def _copy(source: Awaitable[Any], target: asyncio.Future[Any]) -> None:
+    try:
+        _settle(target, await source)
+    except Exception as exc:
+        _settle_error(target, exc)
+
+
+def _quiet(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
+    """Nobody has to await it: an exception that nobody fetched is no news."""
+
+    def fetch(done: asyncio.Future[Any]) -> None:
+        if not done.cancelled():
+            done.exception()
+
+    future.add_done_callback(fetch)
+    return future

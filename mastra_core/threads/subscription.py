@@ -1,0 +1,130 @@
+"""Reading everything that happens on a thread (signals.md 12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from mastra_core.messages.signals import is_hidden
+from mastra_core.streaming.broadcast import ChunkBuffer
+
+__all__ = ("ThreadSubscription", "broadcast_form")
+
+Chunk = dict[str, Any]
+
+
+class ThreadSubscription:
+    """
+    The chunks of all runs of one thread, run after run, until unsubscribed.
+
+    ``async for chunk in subscription.stream``; a run that is active when subscribing is
+    replayed from its beginning.
+    """
+
+    def __init__(
+        self,
+        *,
+        hide_signals: bool | Sequence[str] | None,
+        active_run_id: Callable[[], str | None],
+        abort: Callable[..., bool],
+        unsubscribe: Callable[[ThreadSubscription], None],
+    ) -> None:
+        self._hide_signals = hide_signals
+        self._runs: deque[tuple[str, ChunkBuffer]] = deque()
+        self._arrived = asyncio.Event()
+        self._is_over = False
+        self._current: ChunkBuffer | None = None
+        self.active_run_id = active_run_id
+        self.abort = abort
+        self._unsubscribe = unsubscribe
+
+    def add_run(self, run_id: str, buffer: ChunkBuffer) -> None:
+        """Read this run after those before it."""
+        self._runs.append((run_id, buffer))
+        self._arrived.set()
+
+    def unsubscribe(self) -> None:
+        """End the iteration; idempotent."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._unsubscribe(self)
+        self._arrived.set()
+        if self._current is not None:
+            self._current.wake()
+
+    @property
+    def stream(self) -> AsyncIterator[Chunk]:
+        """The chunks; stopping the iteration early unsubscribes."""
+        return self._read()
+
+    async def _read(self) -> AsyncIterator[Chunk]:
+        try:
+            while not self._is_over:
+                if not self._runs:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    continue
+                run_id, buffer = self._runs.popleft()
+                async for chunk in self._read_run(run_id, buffer):
+                    yield chunk
+        finally:
+            self.unsubscribe()
+
+    async def _read_run(self, run_id: str, buffer: ChunkBuffer) -> AsyncIterator[Chunk]:
+        self._current = buffer
+        position = 0
+        while not self._is_over:
+            while position < len(buffer.chunks):
+                chunk = buffer.chunks[position]
+                position += 1
+                if not is_hidden(chunk, self._hide_signals):
+                    yield broadcast_form(chunk, run_id)
+                if self._is_over or _ends_run(chunk):
+                    return
+            if buffer.is_closed:
+                return
+            await buffer.changed()
+
+
+def _ends_run(chunk: Mapping[str, Any]) -> bool:
+    kind = chunk.get("type")
+    if kind in ("error", "abort"):
+        return True
+    if kind != "finish":
+        return False
+    result = (chunk.get("payload") or {}).get("stepResult") or {}
+    return bool(result.get("reason") != "tool-calls")
+
+
+def broadcast_form(chunk: Chunk, run_id: str) -> Chunk:
+    """What readers of the thread get: bodies and transcripts are left out (signals.md 12.4)."""
+    shown = chunk if "runId" in chunk else {**chunk, "runId": run_id}
+    payload = shown.get("payload")
+    if not isinstance(payload, Mapping):
+        return shown
+    match shown.get("type"):
+        case "step-start":
+            hidden = ("request", "inputMessages")
+            if any(name in payload for name in hidden):
+                shown = {**shown, "payload": {k: v for k, v in payload.items() if k not in hidden}}
+        case "step-finish" | "finish":
+            shown = {**shown, "payload": _without_transcript(payload)}
+        case _:
+            pass
+    return shown
+
+
+def _without_transcript(payload: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {k: v for k, v in payload.items() if k != "messages"}
+    for member, hidden in (("metadata", "request"), ("output", "steps")):
+        value = kept.get(member)
+        if isinstance(value, Mapping) and hidden in value:
+            kept[member] = {k: v for k, v in value.items() if k != hidden}
+    response = kept.get("response")
+    if isinstance(response, Mapping):
+        transcript = ("messages", "uiMessages", "dbMessages")
+        kept["response"] = {k: v for k, v in response.items() if k not in transcript}
+    return kept

@@ -1,0 +1,287 @@
+"""Becoming the one that answers a parked run (snapshots.md 9, 12).
+
+Everything that can be refused is refused before the claim, so that a refused answer leaves
+the row as it was, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.ids import Ids
+from mastra_core.base.isotime import parse_iso
+from mastra_core.base.jsonjs import encode
+from mastra_core.errors import (
+    AmbiguousRunError,
+    ForeignRunError,
+    NotSuspendedError,
+    ResumeClaimedError,
+    ResumeKindMismatchError,
+    RunNotFoundError,
+)
+from mastra_core.rules.suspended import owner_id, resource_of
+from mastra_core.wire.snapshots import OUTER_WORKFLOW
+from mastra_core.workflows.agent_snapshot import (
+    ParkedRun,
+    check_version,
+    parked_from_documents,
+)
+from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
+
+__all__ = ("ClaimedRun", "ResumeRequest", "claim_parked_run")
+
+#: How long an answer waits for the answer to a sibling to be worked off.
+SIBLING_WAIT_SECONDS: Final = 30.0
+#: How long a row that somebody is still writing is read again.
+UNSETTLED_WAIT_SECONDS: Final = 2.0
+_FIRST_PAUSE: Final = 0.025
+_LONGEST_PAUSE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequest:
+    """One answer, as the caller gave it."""
+
+    run_id: str
+    agent_id: str
+    kind: Literal["approval", "data"]
+    data: Any
+    tool_call_id: str | None = None
+    #: Give the same answer to every parked call.
+    to_all: bool = False
+    #: The caller may touch only runs of this resource; None for any.
+    resource_id: str | None = None
+    allow_kind_mismatch: bool = False
+    #: Run a call again of which nobody knows whether it ran.
+    rerun_unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRun:
+    """A parked run that is ours to continue, and the answers per tool call."""
+
+    parked: ParkedRun
+    claim: HeldClaim
+    answers: dict[str, Any]
+
+
+async def claim_parked_run(
+    snapshots: AgentSnapshots,
+    request: ResumeRequest,
+    *,
+    clock: Clock,
+    ids: Ids,
+    owner: str,
+    validate: Callable[[str, Any], None],
+    is_idempotent: Callable[[str], bool],
+) -> ClaimedRun:
+    """
+    Check an answer and claim its run; of N concurrent answers exactly one gets it (G1).
+
+    Args:
+        snapshots: Where the run is parked.
+        request: The answer.
+        clock: Measures the waits.
+        ids: Makes the claim's id.
+        owner: Who claims, for messages to others.
+        validate: Checks data for a tool of this name; raises ``SchemaError``.
+        is_idempotent: May a call of this tool be repeated?
+
+    Raises:
+        RunNotFoundError: No such run is parked.
+        ForeignRunError: It belongs to another agent or resource.
+        NotSuspendedError: It, or the named call, isn't waiting.
+        AmbiguousRunError: Several calls wait and none is named.
+        ResumeKindMismatchError: The answer is of the wrong kind.
+        ResumeClaimedError: Somebody else answered it.
+        SchemaError: The data doesn't fit.
+        WireVersionError: A newer version parked it.
+    """
+    waiting = _Patience(clock)
+    was_parked = False
+    while True:
+        outer = await snapshots.store.load_workflow_snapshot(
+            workflow_name=OUTER_WORKFLOW, run_id=request.run_id
+        )
+        if outer is None:
+            if was_parked:
+                raise ResumeClaimedError(run_id=request.run_id, agent_id=request.agent_id)
+            raise RunNotFoundError(
+                run_id=request.run_id, agent_id=request.agent_id, has_storage=True
+            )
+        _check_access(outer, request)
+        if outer.get("status") != "suspended":
+            await _wait_for_others(snapshots, outer, request, waiting, was_parked=was_parked)
+            continue
+        was_parked = True
+        parked = parked_from_documents(
+            outer, await snapshots.load_inner(request.run_id), agent_id=request.agent_id
+        )
+        answers = _answers(parked, request, validate, is_idempotent)
+        claim = snapshots.new_claim(
+            claim_id=ids.new("claim"),
+            owner=owner,
+            target=sorted(answers),
+            payload=request.data,
+            digest=_digest(request),
+        )
+        outcome = await snapshots.store.claim_resume(
+            workflow_name=OUTER_WORKFLOW, run_id=request.run_id, claim=claim
+        )
+        if not outcome.acquired:
+            await waiting.pause(SIBLING_WAIT_SECONDS, _claimed(request))
+            continue
+        held = HeldClaim(snapshots, request.run_id, claim.claim_id)
+        current = outcome.snapshot or {}
+        if current.get("timestamp") != outer.get("timestamp"):
+            # Another answer was worked off between our look and our claim: look again.
+            await held.release()
+            continue
+        return ClaimedRun(parked=parked, claim=held, answers=answers)
+
+
+class _Patience:
+    """Pauses that grow, up to a limit of their sum."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started = clock.monotonic()
+        self._pause = _FIRST_PAUSE
+
+    async def pause(self, limit: float, error: Exception) -> None:
+        if self._clock.monotonic() - self._started >= limit:
+            raise error
+        await self._clock.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+def _digest(request: ResumeRequest) -> str:
+    return hashlib.sha256(encode(request.data).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _claimed(request: ResumeRequest) -> ResumeClaimedError:
+    return ResumeClaimedError(
+        run_id=request.run_id, agent_id=request.agent_id, tool_call_id=request.tool_call_id
+    )
+
+
+def _check_access(outer: Mapping[str, Any], request: ResumeRequest) -> None:
+    check_version(outer)
+    owner = owner_id(outer)
+    if owner != request.agent_id:
+        raise ForeignRunError(run_id=request.run_id, agent_id=request.agent_id, owner=owner)
+    if request.resource_id is not None:
+        resource = resource_of(outer, None)
+        if resource != request.resource_id:
+            raise ForeignRunError(
+                run_id=request.run_id, agent_id=request.resource_id, owner=resource
+            )
+
+
+async def _wait_for_others(
+    snapshots: AgentSnapshots,
+    outer: Mapping[str, Any],
+    request: ResumeRequest,
+    waiting: _Patience,
+    *,
+    was_parked: bool,
+) -> None:
+    """Somebody is at work on the run: wait for a sibling's answer, refuse a rival's."""
+    status = str(outer.get("status"))
+    claim = outer.get("resumeClaim")
+    if isinstance(claim, Mapping):
+        if _has_expired(claim, snapshots.clock.now()):
+            await snapshots.recover_expired_claims()
+            await waiting.pause(SIBLING_WAIT_SECONDS, _claimed(request))
+            return
+        target = claim.get("target")
+        is_sibling = (
+            request.tool_call_id is not None
+            and isinstance(target, list)
+            and request.tool_call_id not in target
+        )
+        if not is_sibling:
+            raise _claimed(request)
+        await waiting.pause(SIBLING_WAIT_SECONDS, _claimed(request))
+        return
+    if status in ("pending", "running"):
+        error: Exception = (
+            _claimed(request)
+            if was_parked
+            else NotSuspendedError(run_id=request.run_id, status=status)
+        )
+        await waiting.pause(UNSETTLED_WAIT_SECONDS, error)
+        return
+    raise NotSuspendedError(run_id=request.run_id, status=status)
+
+
+def _has_expired(claim: Mapping[str, Any], now: datetime) -> bool:
+    expires = claim.get("expiresAt")
+    return isinstance(expires, str) and parse_iso(expires) <= now
+
+
+def _answers(
+    parked: ParkedRun,
+    request: ResumeRequest,
+    validate: Callable[[str, Any], None],
+    is_idempotent: Callable[[str], bool],
+) -> dict[str, Any]:
+    """Which calls get the answer; everything that speaks against it is raised here."""
+    answers: dict[str, Any] = {}
+    names = {str(call["toolCallId"]): str(call["toolName"]) for call in parked.calls}
+    for tool_call_id in _targets(parked, request):
+        outcome = parked.outcome_of(tool_call_id)
+        assert outcome is not None
+        _check_kind(request, tool_call_id, needs_approval=outcome.needs_approval)
+        name = names.get(tool_call_id, "")
+        if not outcome.needs_approval and request.kind == "data":
+            validate(name, request.data)
+        receipt = parked.receipts.get(tool_call_id) or {}
+        is_unknown = "startedAt" in receipt and "finishedAt" not in receipt
+        if is_unknown and not (request.rerun_unknown or is_idempotent(name)):
+            raise NotSuspendedError(
+                f"Tool call {tool_call_id!r} of run {request.run_id!r} was interrupted while it "
+                "ran; nobody knows whether it took effect.",
+                id="AGENT_RESUME_STATE_UNKNOWN",
+                hint="Check the effect, then resume with rerun_unknown=True or decline.",
+                run_id=request.run_id,
+                tool_call_id=tool_call_id,
+            )
+        answers[tool_call_id] = request.data
+    return answers
+
+
+def _targets(parked: ParkedRun, request: ResumeRequest) -> list[str]:
+    waiting = parked.parked_ids()
+    if request.tool_call_id is not None:
+        if request.tool_call_id not in waiting:
+            raise NotSuspendedError(
+                run_id=request.run_id, tool_call_id=request.tool_call_id, pending=waiting
+            )
+        return [request.tool_call_id]
+    if len(waiting) == 1 or (request.to_all and waiting):
+        return waiting
+    if not waiting:
+        raise NotSuspendedError(run_id=request.run_id, status="suspended")
+    raise AmbiguousRunError(run_id=request.run_id, tool_call_ids=waiting)
+
+
+def _check_kind(request: ResumeRequest, tool_call_id: str, *, needs_approval: bool) -> None:
+    if request.allow_kind_mismatch:
+        return
+    is_decision = isinstance(request.data, Mapping) and isinstance(
+        request.data.get("approved"), bool
+    )
+    if needs_approval and not is_decision:
+        raise ResumeKindMismatchError(
+            run_id=request.run_id, tool_call_id=tool_call_id, waits_for="approval"
+        )
+    if not needs_approval and request.kind == "approval":
+        raise ResumeKindMismatchError(
+            run_id=request.run_id, tool_call_id=tool_call_id, waits_for="data"
+        )

@@ -1,0 +1,153 @@
+"""The rows of agent runs: parked, claimed, answered, removed (snapshots.md 9, 10, 12)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from mastra_core.base.clock import Clock
+from mastra_core.contracts.storage import WorkflowsStorage
+from mastra_core.errors import FencedOutError, StorageError
+from mastra_core.workflows.agent_snapshot import ParkedRun, documents_of
+from mastra_core.wire.snapshots import INNER_WORKFLOW, OUTER_WORKFLOW, ResumeClaim
+
+__all__ = ("CLAIM_TTL_MS", "AgentSnapshots", "HeldClaim")
+
+logger = logging.getLogger(__name__)
+
+#: How long a resume claim lives without a heartbeat (snapshots.md G4).
+CLAIM_TTL_MS: Final = 60_000
+_ROWS: Final = (OUTER_WORKFLOW, INNER_WORKFLOW)
+_DELETE_ATTEMPTS: Final = 3
+
+
+class AgentSnapshots:
+    """The snapshot rows of agent runs in one store."""
+
+    def __init__(
+        self, store: WorkflowsStorage, *, clock: Clock, claim_ttl_ms: int = CLAIM_TTL_MS
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.claim_ttl_ms = claim_ttl_ms
+
+    async def park(self, parked: ParkedRun, *, claim_id: str | None = None) -> None:
+        """
+        Store both documents of a suspended run, or neither.
+
+        Raises:
+            StorageError: They can't be stored; the run must fail, not wait for an answer that
+                nobody could give.
+        """
+        outer, inner = documents_of(parked, now_ms=self.clock.now_ms())
+        await self.store.persist_workflow_snapshots(
+            [
+                {
+                    "workflow_name": name,
+                    "run_id": parked.run_id,
+                    "snapshot": document,
+                    "resource_id": parked.resource_id,
+                }
+                for name, document in ((OUTER_WORKFLOW, outer), (INNER_WORKFLOW, inner))
+            ],
+            claim_id=claim_id,
+        )
+
+    async def load(self, run_id: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """The outer and the inner document of a run."""
+        outer = await self.store.load_workflow_snapshot(workflow_name=OUTER_WORKFLOW, run_id=run_id)
+        if outer is None:
+            return None, None
+        return outer, await self.load_inner(run_id)
+
+    async def load_inner(self, run_id: str) -> dict[str, Any] | None:
+        """The inner document alone."""
+        return await self.store.load_workflow_snapshot(workflow_name=INNER_WORKFLOW, run_id=run_id)
+
+    async def forget(self, run_id: str, *, claim_id: str | None = None) -> None:
+        """Delete both rows of an ended run; a failing store is asked again, then logged."""
+        for attempt in range(1, _DELETE_ATTEMPTS + 1):
+            try:
+                await self.store.delete_workflow_runs(
+                    run_id=run_id, workflow_names=_ROWS, claim_id=claim_id
+                )
+            except FencedOutError:
+                logger.warning("run was taken over", extra={"run_id": run_id})
+                return
+            except StorageError:
+                if attempt == _DELETE_ATTEMPTS:
+                    logger.exception("snapshot rows were left behind", extra={"run_id": run_id})
+                    return
+                await self.clock.sleep(0.05 * attempt)
+            else:
+                return
+
+    async def record_receipt(
+        self, run_id: str, tool_call_id: str, receipt: Mapping[str, Any], *, claim_id: str | None
+    ) -> None:
+        """Note that a resumed call started, or how it ended (snapshots.md G4)."""
+        await self.store.record_receipt(
+            workflow_name=OUTER_WORKFLOW,
+            run_id=run_id,
+            tool_call_id=tool_call_id,
+            receipt=receipt,
+            claim_id=claim_id,
+        )
+
+    async def recover_expired_claims(self) -> int:
+        """Return runs whose resuming process is gone to ``suspended``."""
+        return await self.store.recover_expired_claims(workflow_names=(OUTER_WORKFLOW,))
+
+    def new_claim(
+        self, *, claim_id: str, owner: str, target: list[str] | None, payload: Any, digest: str
+    ) -> ResumeClaim:
+        """A claim that starts now."""
+        now = self.clock.now()
+        return ResumeClaim(
+            claim_id=claim_id,
+            owner=owner,
+            target=target,
+            payload_hash=digest,
+            acquired_at=now,
+            expires_at=now + timedelta(milliseconds=self.claim_ttl_ms),
+            attempt=1,
+            payload=payload,
+        )
+
+
+class HeldClaim:
+    """A claim that is ours, kept alive while its run goes on."""
+
+    def __init__(self, snapshots: AgentSnapshots, run_id: str, claim_id: str) -> None:
+        self._snapshots = snapshots
+        self.run_id = run_id
+        self.claim_id = claim_id
+        self.is_lost = False
+
+    async def keep_alive(self) -> None:
+        """Extend it every third of its life until cancelled; stops when it was lost."""
+        ttl_ms = self._snapshots.claim_ttl_ms
+        while True:
+            await self._snapshots.clock.sleep(ttl_ms / 3000)
+            try:
+                kept = await self._snapshots.store.extend_resume_claim(
+                    workflow_name=OUTER_WORKFLOW,
+                    run_id=self.run_id,
+                    claim_id=self.claim_id,
+                    ttl_ms=ttl_ms,
+                )
+            except StorageError:
+                logger.warning("resume claim not extended", extra={"run_id": self.run_id})
+                continue
+            if not kept:
+                self.is_lost = True
+                logger.warning("resume claim was lost", extra={"run_id": self.run_id})
+                return
+
+    async def release(self) -> bool:
+        """Give the run back as it was; nothing was done for the answer."""
+        return await self._snapshots.store.release_resume_claim(
+            workflow_name=OUTER_WORKFLOW, run_id=self.run_id, claim_id=self.claim_id
+        )
