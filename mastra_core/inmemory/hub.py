@@ -17,7 +17,7 @@ from mastra_core.errors import FencedOutError
 from mastra_core.inmemory.lease_table import LeaseTable
 from mastra_core.inmemory.topic_log import LogLimits, TopicLog
 
-__all__ = ("Hints", "Hub", "HubLimits", "open_hub")
+__all__ = ("Hints", "Hub", "HubLimits", "hub_key", "open_hub")
 
 _HOUR_MS = 3_600_000
 #: The order of use is as coarse as this, since it is kept with every write.
@@ -135,6 +135,11 @@ class Hub:
                 doomed.append(name)
         for name in doomed:
             del self._topics[name]
+
+
+def hub_key(url: str) -> tuple[str, str]:
+    """Under which a context shares the hub of a URL."""
+    return ("memory-hub", url.partition("?")[0])
 
 
 @asynccontextmanager

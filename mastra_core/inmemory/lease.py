@@ -19,19 +19,17 @@ from mastra_core.base.ids import UuidIds
 from mastra_core.contracts.lease import (
     MAX_TTL_MS,
     MIN_TTL_MS,
-    LeaseCapabilities,
     LeaseEvent,
     LeaseGrant,
     LeaseRecord,
 )
 from mastra_core.errors import PubSubClosedError
-from mastra_core.inmemory.hub import Hub, open_hub
+from mastra_core.inmemory.capabilities import LEASE_CAPABILITIES
+from mastra_core.inmemory.hub import Hub, hub_key, open_hub
 from mastra_core.inmemory.lease_table import LeaseTable, Watcher
 from mastra_core.plugins.context import AdapterContext
 
-__all__ = ("LEASE_CAPABILITIES", "InMemoryLease", "InMemoryLeaseSettings", "check_ttl")
-
-LEASE_CAPABILITIES = LeaseCapabilities()
+__all__ = ("InMemoryLease", "InMemoryLeaseSettings", "check_ttl")
 
 #: How long after its time an expiry is reported (L7).
 _EXPIRY_GRACE_S = 0.02
@@ -42,10 +40,10 @@ _MAX_HELD = 10_000
 class InMemoryLeaseSettings(BaseModel):
     """Options of ``memory:`` as a lease provider."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: Instances of one name share keys.
-    name: str = ""
+    #: Instances of one ``memory:name`` share keys.
+    url: str = "memory:"
     #: A lease that expired stays ungrantable to others for so long (L13).
     lock_delay_ms: int = Field(default=0, ge=0)
 
@@ -86,7 +84,7 @@ class InMemoryLease:
             self._hub = Hub(self._clock)
         elif hub is None and context is not None:
             self._share = context.share(
-                ("memory", self._settings.name), lambda: open_hub(lambda: Hub(context.clock))
+                hub_key(self._settings.url), lambda: open_hub(lambda: Hub(context.clock))
             )
         self._opening: asyncio.Lock | None = None
         self._is_closed = False

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mastra_core.inmemory.capabilities import (
+    LEASE_CAPABILITIES,
+    PUBSUB_CAPABILITIES,
+    STORAGE_CAPABILITIES,
+)
 from mastra_core.plugins import LeaseSpec, PubSubSpec, StorageSpec, hookimpl
 
 __all__ = ("mastra_lease_adapters", "mastra_pubsub_adapters", "mastra_storage_adapters")
@@ -14,14 +19,12 @@ MASTRA_PLUGIN_API = (1, 0)
 @hookimpl
 def mastra_storage_adapters() -> Iterable[StorageSpec]:
     """The reference store."""
-    from mastra_core.inmemory.storage.settings import CAPABILITIES
-
     yield StorageSpec(
         name="memory",
         schemes=("memory",),
         factory="mastra_core.inmemory.storage:InMemoryStorage",
         settings="mastra_core.inmemory.storage.settings:InMemoryStorageSettings",
-        capabilities=CAPABILITIES,
+        capabilities=STORAGE_CAPABILITIES,
         summary="Everything in this process's memory; nothing survives it.",
     )
 
@@ -29,8 +32,6 @@ def mastra_storage_adapters() -> Iterable[StorageSpec]:
 @hookimpl
 def mastra_pubsub_adapters() -> Iterable[PubSubSpec]:
     """The in-process bus."""
-    from mastra_core.inmemory.pubsub import PUBSUB_CAPABILITIES
-
     yield PubSubSpec(
         name="memory",
         schemes=("memory",),
@@ -44,8 +45,6 @@ def mastra_pubsub_adapters() -> Iterable[PubSubSpec]:
 @hookimpl
 def mastra_lease_adapters() -> Iterable[LeaseSpec]:
     """Leases that only this process sees."""
-    from mastra_core.inmemory.lease import LEASE_CAPABILITIES
-
     yield LeaseSpec(
         name="memory",
         schemes=("memory",),

@@ -10,12 +10,12 @@ import random
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.bus import (
-    BusSettings,
+    BusOptions,
     Claims,
     EventEngine,
     Outgoing,
@@ -24,56 +24,30 @@ from mastra_core.bus import (
     Settlement,
     Start,
 )
-from mastra_core.contracts.pubsub import DeadLetter, PubSubCapabilities
+from mastra_core.contracts.pubsub import DeadLetter
 from mastra_core.errors import MastraError, PubSubClosedError
-from mastra_core.inmemory.hub import Hints, Hub, HubLimits, open_hub
+from mastra_core.inmemory.capabilities import MAX_EVENT_BYTES, PUBSUB_CAPABILITIES
+from mastra_core.inmemory.hub import Hints, Hub, HubLimits, hub_key, open_hub
 from mastra_core.inmemory.lease import InMemoryLease, InMemoryLeaseSettings
 from mastra_core.inmemory.payload import copy_payload
 from mastra_core.inmemory.topic_log import LogLimits
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.events import Event
 
-__all__ = ("PUBSUB_CAPABILITIES", "InMemoryPubSub", "InMemoryPubSubSettings", "MemoryDriver")
-
-MAX_EVENT_BYTES = 8 * 1024 * 1024
-
-PUBSUB_CAPABILITIES = PubSubCapabilities(
-    max_event_bytes=MAX_EVENT_BYTES, leases=True, fencing=True, lease_watch=True
-)
+__all__ = ("InMemoryPubSub", "InMemoryPubSubSettings", "MemoryDriver")
 
 
-class InMemoryPubSubSettings(BaseModel):
-    """Options of ``memory:`` as a bus; times in milliseconds."""
+class InMemoryPubSubSettings(BusOptions):
+    """Options of ``memory:`` as a bus; instances of one ``memory:name`` share topics."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    #: Instances of one name share topics and leases.
-    name: str = ""
-    ack_wait_ms: int = Field(default=60_000, ge=1)
-    max_processing_ms: int = Field(default=3_600_000, ge=0)
-    max_delivery_attempts: float = Field(default=5, ge=0)
-    retry_base_ms: int = Field(default=100, ge=1)
-    retry_cap_ms: int = Field(default=30_000, ge=0)
-    drain_timeout_ms: int = Field(default=5_000, ge=0)
-    dedupe_window_ms: int = Field(default=120_000, ge=1)
-    #: Retained events per topic; slower readers miss what went before.
-    max_entries: int = Field(default=10_000, ge=1)
+    url: str = "memory:"
     max_topic_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+    #: Events that a live group hasn't settled; when there are so many, publishing is refused.
     max_unsettled: int = Field(default=100_000, ge=1)
     max_topics: int = Field(default=10_000, ge=1)
+    #: A topic that nobody uses or writes for so long is forgotten.
     idle_ttl_ms: int = Field(default=3_600_000, ge=1)
     lock_delay_ms: int = Field(default=0, ge=0)
-
-    def bus_settings(self) -> BusSettings:
-        """What the engine needs of them."""
-        return BusSettings(
-            ack_wait_ms=self.ack_wait_ms,
-            max_processing_ms=self.max_processing_ms,
-            max_delivery_attempts=self.max_delivery_attempts,
-            retry_base_ms=self.retry_base_ms,
-            retry_cap_ms=self.retry_cap_ms,
-            drain_timeout_ms=self.drain_timeout_ms,
-        )
 
     def hub_limits(self) -> HubLimits:
         """What bounds the shared memory; the first user of a name decides."""
@@ -146,7 +120,8 @@ class MemoryDriver:
         if outgoing.fence is not None:
             hub.check_fence(outgoing.fence)
         now_ms = self._clock.now_ms()
-        hub.topic(topic, now_ms).append(outgoing, now_ms)
+        log = hub.topic(topic, now_ms)
+        log.append(outgoing, now_ms, is_numbered=self.capabilities.offsets)
         hub.tell_others(topic, self._hints)
 
     async def locate(self, topic: str, start: Start) -> Position:
@@ -260,7 +235,7 @@ class InMemoryPubSub(EventEngine):
         ids: Ids = context.ids if context else UuidIds()
         limits = settings.hub_limits()
         lease_settings = InMemoryLeaseSettings(
-            name=settings.name, lock_delay_ms=settings.lock_delay_ms
+            url=settings.url, lock_delay_ms=settings.lock_delay_ms
         )
         if context is None:
             hub = Hub(clock, limits)
@@ -270,9 +245,7 @@ class InMemoryPubSub(EventEngine):
             driver = MemoryDriver(
                 clock,
                 ids,
-                context.share(
-                    ("memory", settings.name), lambda: open_hub(lambda: Hub(clock, limits))
-                ),
+                context.share(hub_key(settings.url), lambda: open_hub(lambda: Hub(clock, limits))),
             )
             self._lease = InMemoryLease(lease_settings, context)
         super().__init__(

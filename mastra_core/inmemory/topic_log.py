@@ -104,9 +104,14 @@ class TopicLog:
 
     # -- the log ---------------------------------------------------------------------------------
 
-    def append(self, outgoing: Outgoing, now_ms: int) -> bool:
+    def append(self, outgoing: Outgoing, now_ms: int, *, is_numbered: bool = True) -> bool:
         """
         Store one event; False if its dedupe id is known.
+
+        Args:
+            outgoing: The payload is the event as it is kept.
+            now_ms: The wall clock.
+            is_numbered: Whether this log owns the index; else the publisher's stays.
 
         Raises:
             PubSubError: A live group is too far behind to let anything go.
@@ -121,7 +126,8 @@ class TopicLog:
             self._dedupe.add(outgoing.dedupe_id, now_ms)
         self.last_seq = seq = self.last_seq + 1
         event: Event = outgoing.payload
-        event.index = seq - 1
+        if is_numbered:
+            event.index = seq - 1
         event.cursor = f"{self.epoch}:{seq}"
         self._entries.append(Entry((self.epoch, seq), event))
         self._seqs.append(seq)

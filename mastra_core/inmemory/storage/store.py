@@ -7,12 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
+from mastra_core.inmemory.capabilities import STORAGE_CAPABILITIES
 from mastra_core.inmemory.storage.background_tasks import InMemoryBackgroundTasks
 from mastra_core.inmemory.storage.database import Database, open_database
 from mastra_core.inmemory.storage.memory import InMemoryMemory
 from mastra_core.inmemory.storage.notifications import InMemoryNotifications
 from mastra_core.inmemory.storage.schedules import InMemorySchedules
-from mastra_core.inmemory.storage.settings import CAPABILITIES, InMemoryStorageSettings
+from mastra_core.inmemory.storage.settings import InMemoryStorageSettings
 from mastra_core.inmemory.storage.thread_state import InMemoryThreadState
 from mastra_core.inmemory.storage.workflows import InMemoryWorkflows
 from mastra_core.plugins.context import AdapterContext
@@ -35,7 +36,7 @@ class InMemoryStorage:
 
     name = "memory"
     volatile = True
-    capabilities = CAPABILITIES
+    capabilities = STORAGE_CAPABILITIES
 
     def __init__(
         self,
@@ -54,6 +55,8 @@ class InMemoryStorage:
         #: Held while the store is open.
         self._opened: AbstractAsyncContextManager[Database] | None = None
         self._is_attached = False
+        #: How many ``async with`` blocks are inside; the last one closes.
+        self._entered = 0
         if settings is None:
             self._attach(Database())
         else:
@@ -126,6 +129,7 @@ class InMemoryStorage:
 
     async def __aenter__(self) -> Self:
         await self.init()
+        self._entered += 1
         return self
 
     async def __aexit__(
@@ -134,4 +138,6 @@ class InMemoryStorage:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.aclose()
+        self._entered -= 1
+        if self._entered == 0:
+            await self.aclose()
