@@ -10,11 +10,24 @@ from dataclasses import dataclass
 
 __all__ = ("ImportCost", "child_environment", "measure_plugin")
 
+_CORE = frozenset(
+    {
+        "mastra_core",
+        "annotated_types",
+        "pluggy",
+        "pydantic",
+        "pydantic_core",
+        "typing_extensions",
+        "typing_inspection",
+    }
+)
+"""The core and what it needs itself; no driver is among them."""
+
 _PROGRAM = """
 import importlib, json, sys, time
 import mastra_core.plugins.manager, mastra_core.plugins.registry, mastra_core.plugins.specs
 import mastra_core.contracts.lease, mastra_core.contracts.pubsub, mastra_core.plugins.markers
-import pluggy
+import pluggy, pydantic, pydantic_core, pydantic.deprecated.class_validators
 before = set(sys.modules)
 start = time.perf_counter()
 plugin = importlib.import_module(sys.argv[1])
@@ -33,7 +46,7 @@ class ImportCost:
     """What one import did."""
 
     seconds: float
-    #: Top-level packages that came with it, without the standard library and the core.
+    #: Top-level packages that came with it, without the standard library, the core and its own.
     packages: frozenset[str]
 
 
@@ -65,5 +78,5 @@ def _measure(module: str) -> ImportCost:
         lines = done.stderr.strip().splitlines()
         raise RuntimeError(f"{module} can't be imported: {lines[-1] if lines else 'no reason'}")
     value = json.loads(done.stdout.splitlines()[-1])
-    packages = frozenset(value["packages"]) - {"mastra_core"}
-    return ImportCost(seconds=value["seconds"], packages=packages)
+    packages = {name for name in value["packages"] if not name.startswith("_sysconfigdata")}
+    return ImportCost(seconds=value["seconds"], packages=frozenset(packages - _CORE))

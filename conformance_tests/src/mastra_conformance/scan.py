@@ -28,6 +28,9 @@ __all__ = (
     "test_folders",
 )
 
+_NO_TESTS = 5
+"""How pytest ends where there was nothing to collect."""
+
 _TEST_FOLDERS = ("tests", "adapters/*/tests", "plugins/*/tests", "examples/*/tests")
 
 
@@ -143,7 +146,7 @@ def collected_tags(paths: Sequence[Path]) -> list[Tag]:
             *map(str, paths),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not output.exists():
+        if done.returncode not in {0, _NO_TESTS} or not output.exists():
             raise TagError(f"pytest can't collect: {(done.stdout + done.stderr).strip()[-500:]}")
         return [Tag(*entry) for entry in json.loads(output.read_text("utf-8"))]
 

@@ -15,7 +15,8 @@ _COLUMNS = ("passed", "failed", "refused", "expected", "not_run")
 def level_line(report: Report) -> str:
     """One line: what this adapter is worth."""
     expected = report.counts()[Outcome.EXPECTED_FAILURE]
-    note = f" ({expected} expected failures)" if expected else ""
+    noun = "expected failure" if expected == 1 else "expected failures"
+    note = f" ({expected} {noun})" if expected else ""
     if report.levels:
         return f"conformance: {' · '.join(report.levels)}{note}"
     why = "parts were left out by hand" if report.partial else "no level reached"
