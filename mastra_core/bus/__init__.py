@@ -20,11 +20,14 @@ from mastra_core.bus.driver import (
 )
 from mastra_core.bus.engine import EventEngine
 from mastra_core.bus.handlers import with_ack
+from mastra_core.bus.held_lease import HeldLease, held_lease
+from mastra_core.bus.options import BusOptions
 from mastra_core.bus.settings import BusSettings
 
 __all__ = (
     "Ack",
     "BusDriver",
+    "BusOptions",
     "BusSettings",
     "Claim",
     "Claims",
@@ -33,11 +36,13 @@ __all__ = (
     "Entry",
     "EventEngine",
     "GiveBack",
+    "HeldLease",
     "Nack",
     "Outgoing",
     "Page",
     "Position",
     "Settlement",
     "Start",
+    "held_lease",
     "with_ack",
 )

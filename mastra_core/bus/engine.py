@@ -28,6 +28,7 @@ from mastra_core.bus.topics import Topics, check_topic
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.pubsub import (
     BatchPolicy,
+    Cursor,
     DeadLetter,
     EventHandler,
     FenceToken,
@@ -125,9 +126,7 @@ class EventEngine:
             self._topics.offer_local(topic, stamped)
             return
         if fence is not None and not self.capabilities.fencing:
-            raise CapabilityNotSupportedError(
-                adapter=self.name, capability="pubsub.fencing", role="pubsub"
-            )
+            raise self._unsupported("fencing")
         stamped.cursor = None
         payload, size = self._driver.encode(topic, stamped)
         limit = self.capabilities.max_event_bytes
@@ -155,6 +154,8 @@ class EventEngine:
         )
         if group is not None and not self.capabilities.groups:
             raise self._unsupported("groups")
+        if isinstance(start_from, Cursor) and not self.capabilities.cursors:
+            raise self._unsupported("cursors")
         await self._subscribe(topic, handler, group, start_from, options)
 
     async def subscribe_with_replay(self, topic: str, handler: EventHandler) -> None:
@@ -169,13 +170,10 @@ class EventEngine:
         on_gap: Callable[[int, int], Any] | None = None,
     ) -> None:
         options = SubscriptionOptions(on_gap=on_gap)
-        start: Start = max(0, offset) if self.capabilities.offsets else "earliest"
-        if offset > 0 and not self.capabilities.offsets:
-            logger.warning(
-                "offsets unsupported, replaying everything",
-                extra={"topic": topic, "offset": offset},
-            )
-        await self._subscribe(topic, handler, None, start, options)
+        await self._ready()
+        if not self.capabilities.offsets:
+            raise self._unsupported("offsets")
+        await self._subscribe(topic, handler, None, max(0, offset), options)
 
     async def unsubscribe(self, topic: str, handler: EventHandler) -> None:
         await self._ready()
@@ -188,7 +186,7 @@ class EventEngine:
     async def get_history(self, topic: str, offset: int = 0) -> list[Event]:
         await self._ready()
         if not self.capabilities.history:
-            return []
+            raise self._unsupported("history")
         position = await self._driver.locate(
             topic, max(0, offset) if self.capabilities.offsets else "earliest"
         )

@@ -163,7 +163,14 @@ class PubSub(Protocol):
         """Everything retained, then live, without a gap or a duplicate."""
         ...
 
-    async def subscribe_from_offset(self, topic: str, offset: int, handler: EventHandler) -> None:
+    async def subscribe_from_offset(
+        self,
+        topic: str,
+        offset: int,
+        handler: EventHandler,
+        *,
+        on_gap: Callable[[int, int], Any] | None = None,
+    ) -> None:
         """Everything with index >= offset exactly once in order, then live."""
         ...
 
