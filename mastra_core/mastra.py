@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from mastra_core.agent.agent import Agent
 from mastra_core.base.clock import Clock, SystemClock
@@ -17,16 +15,16 @@ from mastra_core.config import Settings, load_settings
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.pubsub import PubSub
-from mastra_core.contracts.signal_sink import SignalTarget
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ConfigError, ModelNotFoundError
 from mastra_core.plugins import AdapterContext, PluginManager, Registry, open_infrastructure
 from mastra_core.plugins.making import make_model
 from mastra_core.threads.runtime import ThreadRuntime
-from mastra_core.wire.notifications import SendNotification
 from mastra_core.workflows.snapshot_store import AgentSnapshots
 
 __all__ = ("BUILTIN_PLUGINS", "Mastra")
+
+T = TypeVar("T")
 
 #: Plugins that need no entry point.
 BUILTIN_PLUGINS: Final = ("mastra_core.inmemory.plugin",)
@@ -79,11 +77,9 @@ class Mastra:
         self.registry = Registry(self.plugins)
         self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
         self.runs = TaskSupervisor("agent runs")
-        self._targets = {
-            "storage": storage if storage is not None else self.settings.storage.url,
-            "pubsub": pubsub if pubsub is not None else self.settings.pubsub.url,
-            "lease": lease if lease is not None else self.settings.lease.url,
-        }
+        self._storage_target = storage if storage is not None else self.settings.storage.url
+        self._pubsub_target = pubsub if pubsub is not None else self.settings.pubsub.url
+        self._lease_target = lease if lease is not None else self.settings.lease.url
         self._own = own
         self._stack: AsyncExitStack | None = None
         self._context = AdapterContext(clock=self.clock, ids=self.ids)
@@ -143,11 +139,9 @@ class Mastra:
         """
         known = self._models.get(name)
         if known is None:
-            prefix, slash, rest = name.partition("/")
-            if not slash or not rest:
+            if not all(name.partition("/")):
                 raise ModelNotFoundError(f"A model name is 'provider/model', not {name!r}.")
-            offer = self.registry.model_provider(prefix)
-            known = make_model(offer, rest, self._context)
+            known = make_model(self.registry, name, self._context)
             self._models[name] = known
         return known
 
@@ -173,7 +167,7 @@ class Mastra:
         """Rows of parked runs."""
         return self._opened(self._snapshots)
 
-    def _opened(self, value: Any) -> Any:
+    def _opened(self, value: T | None) -> T:
         if value is None:
             raise ConfigError(
                 "The application isn't open.",
@@ -194,7 +188,9 @@ class Mastra:
             opened = await stack.enter_async_context(
                 open_infrastructure(
                     self.plugins,
-                    **self._targets,
+                    storage=self._storage_target,
+                    pubsub=self._pubsub_target,
+                    lease=self._lease_target,
                     context=self._context,
                     own=self._own,
                     options={

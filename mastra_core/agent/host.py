@@ -31,11 +31,19 @@ class AgentHost(Protocol):
     ids: Ids
     #: This process's incarnation, for claims and leases.
     instance_id: str
-    storage: Storage
-    snapshots: AgentSnapshots
     threads: ThreadRuntime
     #: Owns the runs.
     runs: TaskSupervisor
+
+    @property
+    def storage(self) -> Storage:
+        """The opened store."""
+        ...
+
+    @property
+    def snapshots(self) -> AgentSnapshots:
+        """Rows of parked runs."""
+        ...
 
     def resolve_model(self, name: str) -> Model:
         """

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.unset import UNSET
 from mastra_core.contracts.storage import MemoryStorage, OrderBy
 from mastra_core.errors import RunArgumentError
 from mastra_core.wire.messages import Message
@@ -62,8 +63,9 @@ class AgentMemory:
         elif metadata or (title and not thread.title):
             thread = await self.store.update_thread(
                 thread_id,
-                **({"metadata": metadata} if metadata else {}),
-                **({"title": title, "expected_title": ""} if title else {}),
+                metadata=metadata or UNSET,
+                title=title or UNSET,
+                expected_title="" if title else UNSET,
             )
         if thread.resource_id != resource_id:
             raise RunArgumentError(

@@ -189,15 +189,18 @@ def _repaired(value: Any, schema: Mapping[str, Any]) -> Any:
     required = set(schema.get("required") or ())
     repaired: dict[str, Any] = {}
     for name, member in value.items():
-        if member is None and name not in required:
-            continue
-        if isinstance(member, str) and member[:1] in ("{", "["):
-            try:
-                member = json.loads(member)
-            except ValueError:
-                pass
-        repaired[name] = member
+        if member is not None or name in required:
+            repaired[name] = _unquoted(member)
     return repaired
+
+
+def _unquoted(member: Any) -> Any:
+    if not isinstance(member, str) or member[:1] not in ("{", "["):
+        return member
+    try:
+        return json.loads(member)
+    except ValueError:
+        return member
 
 
 def _input_error(error: ValidationError, tool_id: str, what: str) -> ToolInputError:

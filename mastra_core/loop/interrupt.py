@@ -11,7 +11,7 @@ __all__ = ("Interrupt", "RunInterrupted")
 T = TypeVar("T")
 
 
-class RunInterrupted(BaseException):  # noqa: N818 - control flow, never leaves the loop
+class RunInterrupted(BaseException):
     """The run was aborted while it waited for a model or a tool."""
 
 

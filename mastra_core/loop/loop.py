@@ -176,7 +176,7 @@ class AgentLoop:
                 await self._end_aborted()
             else:
                 raise
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - the door of the run: it ends as failed
             await self._end_failed(exc)
 
     async def _run_steps(self) -> None:
@@ -689,10 +689,7 @@ class AgentLoop:
         failed = StepResult(
             text=result.text,
             calls=result.calls,
-            metadata={
-                **result.metadata,
-                **_flat_model(result.metadata),
-            },
+            metadata={**result.metadata, **_flat_model(result.metadata)},
         )
         payload = self._step_payload(
             failed, {"reason": "error", "warnings": result.warnings, "isContinued": False}

@@ -15,10 +15,12 @@ from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.errors import RunArgumentError
 from mastra_core.wire.messages import Message
 
-__all__ = ("MessageInput", "messages_from_input")
+__all__ = ("FORMAT", "MessageInput", "messages_from_input")
 
 MessageInput = str | Message | Mapping[str, Any] | Sequence["str | Message | Mapping[str, Any]"]
 
+#: Version of the stored form that we write and read.
+FORMAT = 2
 _ROLES = ("user", "assistant", "system", "tool", "signal")
 
 
@@ -52,7 +54,7 @@ def _message(value: object) -> dict[str, Any]:
     if role not in _ROLES:
         raise _wrong_message(f"Unknown message role {role!r}. Expected one of {', '.join(_ROLES)}.")
     content = value.get("content")
-    if isinstance(content, Mapping) and content.get("format") == 2:
+    if isinstance(content, Mapping) and content.get("format") == FORMAT:
         message = {"role": role, "content": sanitize_copy(content)}
     elif isinstance(value.get("parts"), Sequence) and not isinstance(value.get("parts"), str):
         message = _stored(role, [_part(part) for part in value["parts"]])
@@ -73,7 +75,7 @@ def _message(value: object) -> dict[str, Any]:
 
 
 def _stored(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    content: dict[str, Any] = {"format": 2, "parts": parts}
+    content: dict[str, Any] = {"format": FORMAT, "parts": parts}
     texts = [part["text"] for part in parts if part["type"] == "text"]
     if texts:
         content["content"] = "\n".join(texts)

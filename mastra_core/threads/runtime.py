@@ -314,7 +314,7 @@ class ThreadRuntime:
         async def wake() -> None:
             try:
                 output = await self._start_turn(record, agent, [signal], run_id, options)
-            except Exception as exc:
+            except Exception as exc:  # noqa: BLE001 - the sender gets it
                 if not accepted.done():
                     accepted.set_exception(exc)
                     accepted.exception()
@@ -572,7 +572,7 @@ def _settle_error(future: asyncio.Future[Any], error: Exception) -> None:
 async def _copy(source: Awaitable[Any], target: asyncio.Future[Any]) -> None:
     try:
         _settle(target, await source)
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - whoever awaits the target gets it
         _settle_error(target, exc)
 
 

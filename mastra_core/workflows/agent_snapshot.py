@@ -135,24 +135,39 @@ def documents_of(parked: ParkedRun, *, now_ms: int) -> tuple[dict[str, Any], dic
         for index, outcome in enumerate(parked.outcomes)
         if outcome is not None and outcome.is_parked
     )
-    head = parked.outcomes[first]
-    assert head is not None
-    assert head.suspend_payload is not None
+    head_outcome = parked.outcomes[first]
+    assert head_outcome is not None
     labels = {
         str(call["toolCallId"]): {"stepId": _CALLS, "foreachIndex": index}
         for index, (call, outcome) in enumerate(zip(parked.calls, parked.outcomes, strict=True))
         if outcome is not None and outcome.is_parked
     }
     payload = {
-        **_tool_payload(head),
+        **_tool_payload(head_outcome),
         "__streamState": parked.stream_state,
         "__agentId": parked.agent_id,
     }
-    loop_input = _loop_input(parked)
-    return (
-        _outer_document(parked, payload, labels, first, loop_input, now_ms),
-        _inner_document(parked, payload, labels, first, loop_input, now_ms),
+    head = _ParkedHead(
+        index=first,
+        started_at=head_outcome.started_at,
+        payload=payload,
+        labels=labels,
+        loop_input=_loop_input(parked),
+        now_ms=now_ms,
     )
+    return _outer_document(parked, head), _inner_document(parked, head)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ParkedHead:
+    """What both documents say about the first parked call."""
+
+    index: int
+    started_at: int
+    payload: dict[str, Any]
+    labels: dict[str, Any]
+    loop_input: dict[str, Any]
+    now_ms: int
 
 
 def _tool_payload(outcome: CallOutcome) -> dict[str, Any]:
@@ -216,70 +231,52 @@ def _base(parked: ParkedRun, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _outer_document(
-    parked: ParkedRun,
-    payload: dict[str, Any],
-    labels: dict[str, Any],
-    first: int,
-    loop_input: dict[str, Any],
-    now_ms: int,
-) -> dict[str, Any]:
+def _outer_document(parked: ParkedRun, head: _ParkedHead) -> dict[str, Any]:
     meta = {
-        "foreachIndex": first,
+        "foreachIndex": head.index,
         "foreachOutput": _foreach_output(parked, with_state=False),
-        "resumeLabels": labels,
+        "resumeLabels": head.labels,
         "runId": parked.run_id,
         "path": [_CALLS],
     }
-    head = parked.outcomes[first]
-    assert head is not None
     document = {
         **parked.extra,
-        **_base(parked, now_ms),
+        **_base(parked, head.now_ms),
         "context": {
-            "input": loop_input,
+            "input": head.loop_input,
             _EXECUTION: {
-                "payload": loop_input,
+                "payload": head.loop_input,
                 "startedAt": head.started_at,
                 "status": "suspended",
                 "metadata": {"iterationCount": parked.iteration},
-                "suspendPayload": {**payload, "__workflow_meta": meta},
-                "suspendedAt": now_ms,
+                "suspendPayload": {**head.payload, "__workflow_meta": meta},
+                "suspendedAt": head.now_ms,
             },
         },
         "activePaths": [0],
         "stepExecutionPath": [],
         "serializedStepGraph": _OUTER_GRAPH,
         "suspendedPaths": {_EXECUTION: [0]},
-        "resumeLabels": {label: {"stepId": _EXECUTION} for label in labels},
+        "resumeLabels": {label: {"stepId": _EXECUTION} for label in head.labels},
     }
     if parked.receipts:
         document["resumeReceipts"] = parked.receipts
     return document
 
 
-def _inner_document(
-    parked: ParkedRun,
-    payload: dict[str, Any],
-    labels: dict[str, Any],
-    first: int,
-    loop_input: dict[str, Any],
-    now_ms: int,
-) -> dict[str, Any]:
-    head = parked.outcomes[first]
-    assert head is not None
+def _inner_document(parked: ParkedRun, head: _ParkedHead) -> dict[str, Any]:
     started = head.started_at
     meta = {
-        "foreachIndex": first,
+        "foreachIndex": head.index,
         "foreachOutput": _foreach_output(parked, with_state=True),
-        "resumeLabels": labels,
+        "resumeLabels": head.labels,
     }
     return {
-        **_base(parked, now_ms),
+        **_base(parked, head.now_ms),
         "context": {
-            "input": loop_input,
+            "input": head.loop_input,
             _LLM: {
-                "payload": loop_input,
+                "payload": head.loop_input,
                 "startedAt": started,
                 "status": "success",
                 "output": parked.step,
@@ -295,16 +292,16 @@ def _inner_document(
             _CALLS: {
                 "payload": parked.calls,
                 "startedAt": started,
-                "suspendedAt": now_ms,
+                "suspendedAt": head.now_ms,
                 "status": "suspended",
-                "suspendPayload": {**payload, "__workflow_meta": meta},
+                "suspendPayload": {**head.payload, "__workflow_meta": meta},
             },
         },
         "activePaths": [2],
         "stepExecutionPath": [_LLM, _MAP],
         "serializedStepGraph": _INNER_GRAPH,
         "suspendedPaths": {_CALLS: [2]},
-        "resumeLabels": labels,
+        "resumeLabels": head.labels,
     }
 
 

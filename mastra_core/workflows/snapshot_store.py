@@ -10,8 +10,8 @@ from typing import Any, Final
 from mastra_core.base.clock import Clock
 from mastra_core.contracts.storage import WorkflowsStorage
 from mastra_core.errors import FencedOutError, StorageError
-from mastra_core.workflows.agent_snapshot import ParkedRun, documents_of
 from mastra_core.wire.snapshots import INNER_WORKFLOW, OUTER_WORKFLOW, ResumeClaim
+from mastra_core.workflows.agent_snapshot import ParkedRun, documents_of
 
 __all__ = ("CLAIM_TTL_MS", "AgentSnapshots", "HeldClaim")
 

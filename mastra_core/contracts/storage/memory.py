@@ -228,7 +228,7 @@ class MemoryStorage(Protocol):
         self,
         resource_id: str,
         *,
-        working_memory: str | None | Unset = UNSET,
+        working_memory: str | Unset | None = UNSET,
         metadata: Mapping[str, Any] | Unset = UNSET,
     ) -> Resource:
         """Create when missing; replace working memory if given, merge metadata; atomic."""
