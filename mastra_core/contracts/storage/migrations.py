@@ -1,0 +1,55 @@
+"""Bringing a database to the shape that this version needs, seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+__all__ = ("MigratableStorage", "MigrationPlan")
+
+
+class MigrationPlan(Protocol):
+    """What has to be done to a database; nothing, if there are no statements."""
+
+    @property
+    def found_version(self) -> int:
+        """The version that the database holds; 0 for one that we never touched."""
+        ...
+
+    @property
+    def target_version(self) -> int: ...
+
+    @property
+    def statements(self) -> Sequence[str]:
+        """What is run, in order; only ever adds."""
+        ...
+
+    @property
+    def skipped(self) -> Sequence[str]:
+        """What can't be added, with the reason; the store works without it, but slower."""
+        ...
+
+
+@runtime_checkable
+class MigratableStorage(Protocol):
+    """What a store with the capability ``storage.migrations`` offers beside its domains.
+
+    All of it works on a store that is open and not initialised.
+    """
+
+    async def plan_migration(self) -> MigrationPlan:
+        """
+        What ``migrate`` would do; changes nothing.
+
+        Raises:
+            StorageSchemaError: The database is newer than this version.
+        """
+        ...
+
+    async def migrate(self) -> MigrationPlan:
+        """Do it, under a lock and in one transaction; returns what was done."""
+        ...
+
+    def migration_sql(self) -> Sequence[str]:
+        """Everything that an empty database needs, for people who run it themselves."""
+        ...
