@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from mastra_core.base.redact import is_secret_name, redact_url
+from mastra_core.base.redact import REDACTED, is_secret_name, redact_url
 from mastra_core.errors import ConfigError, UnknownSettingError
 from mastra_core.plugins.options import PluginOptions
 
@@ -140,7 +140,7 @@ class Settings(BaseModel):
                 name = f"{section}.{key}"
                 shown = redact_url(value) if isinstance(value, str) else value
                 if is_secret_name(key) and value is not None:
-                    shown = "***"
+                    shown = REDACTED
                 described[name] = (shown, self.sources.get(name, "default"))
         return described
 

@@ -118,14 +118,18 @@ def conflicts_of(
     for hook, what in _CLAIMS:
         claims: dict[str, list[Offer[Descriptor]]] = defaultdict(list)
         for record in records:
-            for spec in record.offers.get(hook, ()) if record.is_usable else ():
-                if isinstance(spec, Descriptor):
-                    for key in keys_of(spec):
-                        claims[key].append(Offer(spec=spec, record=record))
+            for spec in _descriptors(record, hook):
+                for key in keys_of(spec):
+                    claims[key].append(Offer(spec=spec, record=record))
         for key, offers in claims.items():
             if len(offers) > 1:
                 _note_conflict(notes, what, key, offers, prefer)
     return dict(notes)
+
+
+def _descriptors(record: PluginRecord, hook: str) -> list[Descriptor]:
+    offered = record.offers.get(hook, ()) if record.is_usable else ()
+    return [spec for spec in offered if isinstance(spec, Descriptor)]
 
 
 def _note_conflict(

@@ -37,6 +37,16 @@ class _Shared:
     manager: AbstractAsyncContextManager[Any] | None = None
     value: Any = None
 
+    async def open(self, opener: Callable[[], AbstractAsyncContextManager[T]]) -> T:
+        """The resource; opened by the first caller, while the others wait."""
+        async with self.lock:
+            if self.manager is None:
+                manager = opener()
+                self.value = await manager.__aenter__()
+                self.manager = manager
+            value: T = self.value
+            return value
+
 
 class SharedResources:
     """Resources by key; the first user opens, the last one closes."""
@@ -60,12 +70,7 @@ class SharedResources:
         shared = self._shared.setdefault(key, _Shared())
         shared.users += 1
         try:
-            async with shared.lock:
-                if shared.manager is None:
-                    manager = opener()
-                    shared.value = await manager.__aenter__()
-                    shared.manager = manager
-            yield shared.value
+            yield await shared.open(opener)
         finally:
             shared.users -= 1
             if shared.users == 0:

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from mastra_core.plugins.markers import PROJECT
-
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
+    from importlib.metadata import EntryPoint
 
 __all__ = ("GROUP", "PROCESSOR_GROUP", "Candidate", "scan_entry_points")
 
 #: Entry points whose value is a module or object with hooks.
-GROUP: Final = PROJECT
+GROUP: Final = "mastra_core"
 #: The short form: the value is a factory of one processor, the name is its id.
-PROCESSOR_GROUP: Final = f"{PROJECT}.processors"
+PROCESSOR_GROUP: Final = f"{GROUP}.processors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +70,20 @@ def _readable_entry_points() -> Iterator[EntryPoint]:
 
 
 def _candidate(entry_point: EntryPoint) -> Candidate:
-    distribution = entry_point.dist
     return Candidate(
         name=entry_point.name,
         value=entry_point.value,
         group=entry_point.group,
-        distribution=_metadata(distribution, "Name"),
-        version=_metadata(distribution, "Version"),
-        summary=_metadata(distribution, "Summary") or "",
+        distribution=_metadata(entry_point, "Name"),
+        version=_metadata(entry_point, "Version"),
+        summary=_metadata(entry_point, "Summary") or "",
         entry_point=entry_point,
     )
 
 
-def _metadata(distribution: Distribution | None, member: str) -> str | None:
-    if distribution is None:
-        return None
+def _metadata(entry_point: EntryPoint, member: str) -> str | None:
     try:
-        value = distribution.metadata[member]
-    except Exception:  # noqa: BLE001  # the entry point may work without readable metadata
+        value = entry_point.dist.metadata[member]  # type: ignore[union-attr]  # caught below
+    except Exception:  # noqa: BLE001  # pragma: no cover  # newer Pythons raise, older give None
         return None
     return str(value) if value is not None else None

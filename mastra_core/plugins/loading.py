@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from mastra_core.plugins.calls import CONTAINED
-from mastra_core.plugins.markers import PROJECT, policy_of
+from mastra_core.plugins.discovery import GROUP
 from mastra_core.plugins.records import Implementation, PluginRecord
 from mastra_core.plugins.versions import declared_api, unmet_api
 
@@ -65,11 +65,12 @@ class PluginHost:
     """The pluggy side: definitions of hooks, registration, implementations in order."""
 
     def __init__(self) -> None:
+        # Here, so that importing the package doesn't import pluggy.
         import pluggy
 
         from mastra_core.plugins import hookspecs
 
-        self._pluggy: pluggy.PluginManager = pluggy.PluginManager(PROJECT)
+        self._pluggy: pluggy.PluginManager = pluggy.PluginManager(GROUP)
         self._pluggy.add_hookspecs(hookspecs)
 
     def add_hookspecs(self, definitions: ModuleType | type) -> None:
@@ -78,6 +79,8 @@ class PluginHost:
 
     def policy(self, hook: str) -> str | None:
         """How a hook is called; None if the hook is unknown."""
+        from mastra_core.plugins.markers import policy_of
+
         caller = getattr(self._pluggy.hook, hook, None)
         if caller is None or caller.spec is None:
             return None

@@ -91,12 +91,10 @@ def make_with_options(
 def _check_api(record: PluginRecord, factory: object) -> None:
     """A short form states the processor API on its factory, which is imported only now."""
     unmet = unmet_api(factory)
-    if unmet is None:
-        return
-    kind, needed, offered = unmet
-    record.refuse_api(kind, needed, offered)
-    if record.error is not None:
-        raise record.error
+    if unmet is not None:
+        kind, needed, offered = unmet
+        record.refuse_api(kind, needed, offered)
+        raise record.failure
 
 
 def create_processor(

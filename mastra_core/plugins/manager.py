@@ -25,6 +25,7 @@ from mastra_core.plugins.options import PluginOptions
 from mastra_core.plugins.records import Implementation, PluginRecord
 from mastra_core.plugins.specs import DESCRIPTORS
 from mastra_core.plugins.status import PluginState, PluginStatus
+from mastra_core.plugins.versions import host_version
 
 if TYPE_CHECKING:
     from mastra_core.contracts.processor import Processor
@@ -83,15 +84,12 @@ class PluginManager:
     # Finding ------------------------------------------------------------------------
 
     def _add_builtin(self, source: str) -> None:
-        from mastra_core import __version__
-
         module = source.partition(":")[0]
         name = module.removesuffix(".plugin").rpartition(".")[2]
         record = PluginRecord(
             name=name,
             origin="builtin",
             distribution="mastra-core",
-            version=__version__,
             summary="Works without any server.",
             source=source,
             position=len(self._records),
@@ -120,8 +118,8 @@ class PluginManager:
         self._find_entry_points()
         for record in self._records:
             if record.origin == "entry_point" and record.name == name:
-                if record.state == "blocked" and record.error is not None:
-                    raise record.error
+                if record.state == "blocked":
+                    raise record.failure
                 record.explicit = True
                 return record
         raise _no_such_plugin(name, [item.name for item in self._records])
@@ -245,14 +243,13 @@ class PluginManager:
             logger.debug(
                 "plugin put aside",
                 extra={"plugin": record.name, "status": record.state, "reason": record.reason},
-                exc_info=record.error.__cause__ if record.error else None,
+                exc_info=record.failure.__cause__,
             )
         for record in failed:
             if record not in fatal:
                 warnings.warn(str(record.error), PluginWarning, stacklevel=2)
-        for record in fatal:
-            if record.error is not None:
-                raise record.error.with_traceback(None)
+        if fatal:
+            raise fatal[0].failure
 
     def put_aside(self, record: PluginRecord, error: BaseException) -> None:
         """
@@ -388,12 +385,14 @@ class PluginManager:
 
     async def startup(self, mastra: object) -> None:
         """
-        Start all plugins together.
+        Start all plugins together; in strict mode, ask them first for all that they offer.
 
         Raises:
             PluginBrokenError: A plugin that the user named failed, or any in strict mode.
                 ``shutdown`` then stops those that did start.
         """
+        if self.options.strict:
+            self.status()
         implementations = self._for_hook("mastra_startup", "gather")
         outcome = await self._calls.gather(
             implementations, {"mastra": mastra}, deadline=self.options.start_deadline
@@ -450,7 +449,7 @@ def _status_of(record: PluginRecord, conflicts: Sequence[str]) -> PluginStatus:
     return PluginStatus(
         name=record.name,
         distribution=record.distribution,
-        version=record.version,
+        version=host_version() if record.origin == "builtin" else record.version,
         status=_shown_state(record, conflicts),
         reason="; ".join(notes),
         hooks=record.hooks,

@@ -7,10 +7,12 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import pluggy
 
+from mastra_core.plugins.discovery import GROUP
+
 __all__ = ("PROJECT", "HookPolicy", "hookimpl", "hookspec", "policy_of")
 
-#: Name of the pluggy project and of the entry-point group.
-PROJECT: Final = "mastra_core"
+#: Name of the pluggy project, the same as that of the entry-point group.
+PROJECT: Final = GROUP
 
 #: How the implementations of a hook are called, see ``calls``.
 HookPolicy: TypeAlias = Literal["collect", "gather", "decide", "permit", "observe"]

@@ -10,9 +10,11 @@ from mastra_core.errors import (
     MastraError,
     PluginBlockedError,
     PluginBrokenError,
+    PluginError,
     PluginIncompatibleError,
 )
 from mastra_core.plugins.status import PluginOrigin
+from mastra_core.plugins.versions import host_version
 
 if TYPE_CHECKING:
     from mastra_core.plugins.discovery import Candidate
@@ -78,6 +80,12 @@ class PluginRecord:
         """Its distribution, else its name."""
         return self.distribution or self.name
 
+    @property
+    def failure(self) -> MastraError:
+        """What whoever needs the plugin gets; without the traceback of the last one."""
+        error = self.error or PluginError(f"Plugin {self.name!r} can't be used.")
+        return error.with_traceback(None)
+
     def put_aside(self, state: RecordState, error: MastraError, reason: str) -> None:
         """Never use it again; ``error`` is what whoever needs it will get."""
         self.state, self.error, self.reason = state, error, reason
@@ -97,9 +105,7 @@ class PluginRecord:
 
     def refuse_api(self, kind: str, needed: str, offered: str) -> None:
         """Put it aside because it needs a newer or older API."""
-        from mastra_core import __version__
-
-        self.refuse(f"needs {kind} {needed}; mastra-core {__version__} offers {offered}")
+        self.refuse(f"needs {kind} {needed}; mastra-core {host_version()} offers {offered}")
 
     def refuse(self, reason: str, *, advice: str | None = None) -> None:
         """Put it aside because it was written for another host."""

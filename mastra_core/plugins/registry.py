@@ -167,7 +167,7 @@ class Registry:
                 known.entry_point if known else scheme
             )
             if owns and record.error is not None:
-                return record.error.with_traceback(None)
+                return record.failure
         return None
 
     def _hint_at_failed(self) -> str | None:

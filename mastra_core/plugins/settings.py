@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from mastra_core.plugins.urls import OPTION_PREFIX, AdapterUrl
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-__all__ = ("adapter_settings", "check_known", "known_options", "options_instance", "settings_fault")
+__all__ = ("adapter_settings", "check_known", "known_options", "options_instance")
 
 #: Members of an adapter's model that come from the URL itself.
 _FROM_URL = frozenset({"url", "driver"})
@@ -52,7 +52,7 @@ def adapter_settings(
     given["url"] = url.driver_url
     if "driver" in known_options(model):
         given["driver"] = url.driver
-    return _instance(model, given, where=repr(url.redacted), prefix=OPTION_PREFIX)
+    return _instance(model, given, where=repr(url.redacted), prefixed=url.options)
 
 
 def options_instance(
@@ -114,7 +114,11 @@ def check_known(name: str, known: frozenset[str] | set[str], *, where: str) -> N
 
 
 def _instance(
-    model: type[BaseModel], given: Mapping[str, Any], *, where: str, prefix: str = ""
+    model: type[BaseModel],
+    given: Mapping[str, Any],
+    *,
+    where: str,
+    prefixed: Collection[str] = (),
 ) -> BaseModel:
     from pydantic import ValidationError
 
@@ -122,15 +126,15 @@ def _instance(
         return model.model_validate(dict(given))
     except ValidationError as error:
         # The cause would show the values, and they may be secrets.
-        raise settings_fault(error, where=where, prefix=prefix) from None
+        raise _fault(error, where=where, prefixed=prefixed) from None
 
 
-def settings_fault(error: ValidationError, *, where: str, prefix: str = "") -> ConfigError:
+def _fault(error: ValidationError, *, where: str, prefixed: Collection[str]) -> ConfigError:
     """The first thing that a model refused, without the value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    name = prefix + ".".join(str(part) for part in first["loc"])
-    if name in {OPTION_PREFIX + item for item in _FROM_URL}:
-        name = name.removeprefix(OPTION_PREFIX)
+    name = ".".join(str(part) for part in first["loc"])
+    if name in prefixed:
+        name = OPTION_PREFIX + name
     said = first["msg"]
     return ConfigError(
         f"Setting {name!r} in {where} is not valid: {said}.",

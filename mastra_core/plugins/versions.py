@@ -13,6 +13,7 @@ __all__ = (
     "STORAGE_API",
     "ApiVersion",
     "declared_api",
+    "host_version",
     "unmet_api",
 )
 
@@ -68,6 +69,16 @@ def unmet_api(plugin: object) -> tuple[str, str, str] | None:
             kind = attribute.removeprefix("MASTRA_").removesuffix("_API").lower()
             return f"{kind} API", str(value), str(offered)
     return None
+
+
+def host_version() -> str:
+    """The version of mastra-core, for messages."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("mastra-core")
+    except PackageNotFoundError:  # pragma: no cover  # a copy of the sources on the path
+        return "(not installed)"
 
 
 def _dotted(version: ApiVersion) -> str:

@@ -76,3 +76,4 @@ def test_implied_names_are_added() -> None:
     assert {"pubsub.cross_host", "pubsub.cross_process", "x"} == with_implied(
         ["pubsub.cross_host", "x"]
     )
+    assert {"memory", "memory.copy_thread"} == with_implied(["memory", "memory.copy_thread"])

@@ -100,7 +100,7 @@ class Site:
         listed = ", ".join(repr(scheme) for scheme in schemes or (name,))
         plugin = GOOD_PLUGIN.format(name=name, package=package, schemes=listed)
         store = modules.pop("store", STORE.format(name=name))
-        self.add(distribution, None, plugin=plugin, store=store, **modules)
+        self.add(distribution, None, processors=None, plugin=plugin, store=store, **modules)
 
     def _write(self, path: str, text: str) -> None:
         file = self.folder / path

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mastra_core.errors import PluginBrokenError, PluginError, PluginWarning
-from mastra_core.plugins import Placed, Registry, hookimpl
+from mastra_core.plugins import CliCommand, Placed, Registry, hookimpl, hookspec
 from mastra_core.plugins.manager import PluginManager
 
 pytestmark = pytest.mark.anyio
@@ -293,6 +293,20 @@ async def test_permit_needs_everybody(
     assert expected is await manager.permit("mastra_authorize_peer", **PEER)
 
 
+async def test_permit_may_answer_at_once(make_manager: MakeManager) -> None:
+    """A plain function is as good."""
+
+    class Plain:
+        @hookimpl
+        def mastra_authorize_peer(self, claim: dict[str, Any]) -> bool:
+            return bool(claim)
+
+    manager = make_manager(Plain())
+
+    assert not await manager.permit("mastra_authorize_peer", event={}, claim={})
+    assert await manager.permit("mastra_authorize_peer", event={}, claim={"a": 1})
+
+
 async def test_permit_that_is_late_is_no(make_manager: MakeManager) -> None:
     """Fail closed, within the deadline."""
     manager = make_manager(Permitting(asyncio.Event()), permit_deadline=0.01)
@@ -415,6 +429,27 @@ async def test_start_failure_of_a_found_plugin_puts_it_aside(
     assert ["start good"] == log
 
 
+async def test_strict_start_finds_what_would_break_later(
+    site: Any, make_manager: MakeManager
+) -> None:
+    """A hook that nobody has called yet is called, so that CI sees it."""
+    site.add(
+        "mastra-bad",
+        plugin="""
+            from mastra_core.plugins import hookimpl
+            MASTRA_PLUGIN_API = (1, 0)
+
+            @hookimpl
+            def mastra_doctor_checks():
+                raise ValueError("no")
+        """,
+    )
+
+    await make_manager().startup("app")
+    with pytest.raises(PluginBrokenError, match="ValueError: no"):
+        await make_manager(strict=True).startup("app")
+
+
 # around one call of a processor ---------------------------------------------------------
 
 
@@ -445,6 +480,12 @@ class Wrapping:
         except LookupError as error:
             self.log.append(f"saw {error!r}")
         self.log.append("unwrap")
+
+
+class Transparent:
+    @hookimpl(wrapper=True)
+    def mastra_processor_call(self) -> Iterator[None]:
+        yield
 
 
 class Wrong:
@@ -483,7 +524,7 @@ async def test_the_exception_of_the_call_passes_whatever_plugins_do(
 ) -> None:
     """Even if a wrapper swallows it."""
     log: list[str] = []
-    manager = make_manager(Around(log, "a"), Wrapping(log))
+    manager = make_manager(Around(log, "a"), Wrapping(log), Transparent(), observer_failures=1)
 
     with pytest.raises(LookupError, match="gone"):
         async with manager.processor_call(Item(), "process_input", Run()):
@@ -510,6 +551,32 @@ async def call_processor(manager: PluginManager, calls: list[str], *, times: int
     for _ in range(times):
         async with manager.processor_call(Item(), "process_input", Run()):
             calls.append("call")
+
+
+def test_definitions_can_be_added_by_the_host(make_manager: MakeManager) -> None:
+    """For a room or test that defines hooks itself."""
+
+    class Definitions:
+        @hookspec(policy="decide")
+        def zoo_animal(self, size: int) -> object: ...
+
+    manager = make_manager()
+    manager.add_hookspecs(Definitions)
+
+    assert manager.decide("zoo_animal", size=3) is None
+
+
+def test_collecting_without_arguments_asks_everybody(make_manager: MakeManager) -> None:
+    """The same answer as a look-up in the registry."""
+
+    class Commands:
+        @hookimpl
+        def mastra_cli_commands(self) -> list[CliCommand]:
+            return [CliCommand(name="look", help="Look.", factory=print)]
+
+    manager = make_manager(Commands())
+
+    assert ["look"] == [i.name for i in manager.collect("mastra_cli_commands", CliCommand)]
 
 
 # all ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,9 +49,15 @@ def test_first_distribution_of_a_name_counts(
     assert [("a", "mastra-a", "2.0")] == found(site)
 
 
-def test_unreadable_metadata_stops_nobody_else(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_metadata_stops_nobody_else(
+    site: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the library does about it: the healthy ones are found."""
     site.add("mastra-a")
+
+    site.add("mastra-b", version="2.0")
+    copy = shutil.copytree(site.folder, tmp_path_factory.mktemp("copy") / "later")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(copy)])
 
     class Damaged(importlib.metadata.Distribution):
         def read_text(self, filename: str) -> str | None:
@@ -68,7 +75,7 @@ def test_unreadable_metadata_stops_nobody_else(site: Any, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
 
-    assert [("a", "mastra-a", "1.2.0")] == found(site)
+    assert [("a", "mastra-a", "1.2.0"), ("b", "mastra-b", "2.0")] == found(site)
 
 
 def test_entry_point_without_readable_distribution_is_still_found(site: Any) -> None:
@@ -105,6 +112,7 @@ def test_public_names_are_there() -> None:
     """Each comes from its module on first use; others are errors."""
     import mastra_core.plugins as room
 
+    assert set(room.__all__) <= set(dir(room))
     assert all(getattr(room, name) is not None for name in room.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         _ = room.nope

@@ -88,7 +88,15 @@ RAISES_IN_ADDHOOKS = """
         raise LookupError("no hooks here")
 """
 
+RAISES_WHEN_LISTED = """
+    MASTRA_PLUGIN_API = (1, 0)
+
+    def __dir__():
+        raise ValueError("look away")
+"""
+
 BAD = {
+    "raises when listed": (RAISES_WHEN_LISTED, "broken", "ValueError: look away"),
     "raises at import": (RAISES_AT_IMPORT, "broken", "ImportError: cannot import name 'X'"),
     "exits at import": (EXITS_AT_IMPORT, "broken", "SystemExit: 3"),
     "raises in a hook": (RAISES_IN_HOOK, "broken", "RuntimeError: out of luck"),
@@ -262,6 +270,10 @@ def test_failure_of_a_plugin_that_the_user_named_is_raised(
         make_manager("bad")
     with pytest.raises(PluginBrokenError, match=r"Plugin 'mastra_bad\.plugin' could not"):
         make_manager("mastra_bad.plugin")
+
+    site.add("mastra-shy", plugin=RAISES_WHEN_LISTED)
+    with pytest.raises(PluginBrokenError, match="look away"):
+        make_manager("shy")
 
     class Flying:
         MASTRA_PLUGIN_API = (1, 4)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field
 
+from mastra_conformance import case
 from mastra_core.errors import (
     AdapterNotInstalledError,
     ConfigError,
@@ -209,8 +213,9 @@ def test_one_name_in_two_distributions(site: Any, make_manager: MakeManager) -> 
 # Nobody has it --------------------------------------------------------------------------
 
 
-def test_known_scheme_without_its_package(make_manager: MakeManager) -> None:
-    """One command mends it."""
+def test_known_scheme_without_its_package(site: Any, make_manager: MakeManager) -> None:
+    """One command mends it, whatever else is installed."""
+    site.add_good("mastra-other")
     with pytest.raises(AdapterNotInstalledError) as caught:
         storage(make_manager(), "postgresql://h/d")
     assert (
@@ -375,6 +380,7 @@ def test_things_are_made_with_checked_options(make_manager: MakeManager) -> None
         create_processor(registry, "regex-filter", {"strickt": 1}, context)
 
 
+@case("processors", 47)
 def test_processor_of_a_plugin_s_own_making_comes_first(make_manager: MakeManager) -> None:
     """``mastra_create_processor`` (processors.md 10.3)."""
     made = Item("own")
@@ -387,6 +393,34 @@ def test_processor_of_a_plugin_s_own_making_comes_first(make_manager: MakeManage
     registry = Registry(make_manager(Things(), Creating()))
 
     assert made is create_processor(registry, "regex-filter", {}, AdapterContext())
+
+
+class FilterOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    chunk_window: int = Field(alias="chunkWindow", ge=0)
+
+
+@case("processors", 50)
+def test_options_stored_in_camel_case_arrive_as_a_model(
+    make_manager: MakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Configurations that the TypeScript system wrote."""
+    module = ModuleType("mastra_filter_options_of_test")
+    module.FilterOptions = FilterOptions  # type: ignore[attr-defined]  # made for the import string
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    class Offering:
+        @hookimpl
+        def mastra_processors(self) -> list[ProcessorSpec]:
+            settings = f"{module.__name__}:FilterOptions"
+            return [ProcessorSpec(name="filter", factory=Item, settings=settings)]
+
+    registry = Registry(make_manager(Offering()))
+    made: Any = create_processor(registry, "filter", {"chunkWindow": 3}, AdapterContext())
+
+    assert FilterOptions(chunkWindow=3) == made.settings
+    assert 3 == made.settings.chunk_window
 
 
 SHORT_FORM = """

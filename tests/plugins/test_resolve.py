@@ -185,6 +185,24 @@ async def test_options_of_the_configuration_fill_in(manager: PluginManager) -> N
         assert (2, "u") == (settings.pool_size, settings.schema_name)
 
 
+async def test_a_model_without_a_driver_isnt_given_one(
+    make_manager: MakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most adapters have only one."""
+
+    class Plain(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+
+        url: str
+
+    module = ModuleType("mastra_plain_settings_of_test")
+    module.Settings = Plain  # type: ignore[attr-defined]  # made for the import string
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    async with open_storage("acme:x", make_manager(Adapters(module.__name__))) as opened:
+        assert Plain(url="acme:x") == inside(opened).settings
+
+
 async def test_without_a_model_the_factory_gets_the_url(make_manager: MakeManager) -> None:
     """And every option of ours is unknown."""
     manager = make_manager(Adapters())
@@ -212,6 +230,11 @@ async def test_without_a_model_the_factory_gets_the_url(make_manager: MakeManage
         ("acme:x", {"size": 1}, "'size' in 'acme:x'. Known: pool_size, schema, schema_name."),
         ("acme:x?mastra_url=y", {}, "Unknown setting 'mastra_url'"),
         (
+            "acme:x",
+            {"pool_size": 0},
+            "Setting 'pool_size' in 'acme:x' is not valid: Input should be greater than or equal",
+        ),
+        (
             "acme://u:geheim@h?mastra_pool_size=many",
             {},
             (
@@ -235,10 +258,10 @@ async def test_wrong_options_are_named_with_the_known_ones(
 
 async def test_an_object_is_used_as_it_is(manager: PluginManager) -> None:
     """It stays as it was, unless it is handed over."""
-    theirs: Any = Opened(None, AdapterContext())
+    theirs = inside(Opened(None, AdapterContext()))
 
     async with open_storage(theirs, manager) as opened:
-        assert theirs is opened
+        assert id(theirs) == id(opened)
         assert not theirs.connection
     async with open_storage(theirs, manager, own=True):
         assert ["open"] == theirs.connection

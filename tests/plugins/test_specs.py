@@ -48,6 +48,7 @@ GOOD: list[tuple[type[Any], dict[str, Any]]] = [
     (ModelProviderSpec, {"name": "open-ai", "factory": FACTORY, "prefixes": ("openai", "oai")}),
     (SignalProviderSpec, {"name": "hooks", "factory": FACTORY, "settings": FACTORY}),
     (ExporterSpec, {"name": "otlp", "factory": FACTORY, "settings": FACTORY}),
+    (ExporterSpec, {"name": "console", "factory": FACTORY}),
     (HttpRoutes, {"name": "acme", "factory": FACTORY, "prefix": "/acme"}),
     (HttpRoutes, {"name": "acme", "factory": FACTORY, "prefix": "/"}),
     (CliCommand, {"name": "acme-look", "factory": FACTORY, "help": "Look."}),
