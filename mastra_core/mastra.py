@@ -148,6 +148,11 @@ class Mastra:
     # -- what is opened -------------------------------------------------------------------
 
     @property
+    def is_open(self) -> bool:
+        """Between ``open`` and ``aclose``."""
+        return self._stack is not None
+
+    @property
     def storage(self) -> Storage:
         """The opened store."""
         return self._opened(self._storage)
@@ -184,6 +189,8 @@ class Mastra:
         """
         if self._stack is not None:
             return
+        for agent in self._agents.values():
+            agent.attach(self)
         async with AsyncExitStack() as stack:
             opened = await stack.enter_async_context(
                 open_infrastructure(

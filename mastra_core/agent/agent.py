@@ -108,9 +108,9 @@ class Agent:
         Live in this application from now on; called by ``Mastra``.
 
         Raises:
-            ConfigError: The agent is attached to another one.
+            ConfigError: The agent is attached to another one that is open.
         """
-        if self._host is not host and not isinstance(self._host, LocalHost):
+        if self._host is not host and self._host.is_open:
             raise ConfigError(f"Agent {self.id!r} is attached to another application already.")
         self._host = host
         self._memory = None

@@ -36,6 +36,11 @@ class AgentHost(Protocol):
     runs: TaskSupervisor
 
     @property
+    def is_open(self) -> bool:
+        """Is it an application at work, which its agents can't leave?"""
+        ...
+
+    @property
     def storage(self) -> Storage:
         """The opened store."""
         ...
@@ -77,6 +82,11 @@ class LocalHost:
         self.snapshots = AgentSnapshots(self.storage.workflows, clock=self.clock)
         self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
         self.runs = TaskSupervisor("agent runs")
+
+    @property
+    def is_open(self) -> bool:
+        """A standalone agent may join an application at any time."""
+        return False
 
     def resolve_model(self, name: str) -> Model:
         """Names need an application that knows providers."""

@@ -1,0 +1,839 @@
+"""Suspended runs of agents: listed, answered once, never lost (snapshots.md 8, 9, 12)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mastra_conformance.cases import case
+from mastra_conformance.clock import ShiftedClock
+from mastra_conformance.suite import Suite
+from mastra_conformance.suites.runtime.agents import (
+    RESOURCE,
+    THREAD,
+    application,
+    chunk_types,
+    deploy_calls,
+    workshop,
+)
+from mastra_core import Agent
+from mastra_core.base.ids import Ids
+from mastra_core.contracts.storage import Storage
+from mastra_core.errors import (
+    AmbiguousRunError,
+    FencedOutError,
+    ForeignRunError,
+    NotSuspendedError,
+    ResumeClaimedError,
+    ResumeKindMismatchError,
+    RunArgumentError,
+    RunNotFoundError,
+    SchemaError,
+    WireVersionError,
+)
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.testing.scripted_model import text, tool_call
+from mastra_core.wire.snapshots import INNER_WORKFLOW, OUTER_WORKFLOW
+from mastra_core.workflows.snapshot_store import CLAIM_TTL_MS
+
+__all__ = ("ResumeSuite", "RivalAnswersSuite", "SuspendedRunListSuite")
+
+ON_THREAD = {"thread_id": THREAD, "resource_id": RESOURCE}
+
+
+async def park(agent: Agent, **options: Any) -> ModelOutput:
+    """Run the agent until it waits for an answer."""
+    output = await agent.stream("please", **{**ON_THREAD, **options})
+    assert await output.finish_reason == "suspended"
+    return output
+
+
+async def rows_of(store: Storage, run_id: str) -> list[str]:
+    """Which of the two rows of an agent run exist."""
+    found = []
+    for name in (OUTER_WORKFLOW, INNER_WORKFLOW):
+        snapshot = await store.workflows.load_workflow_snapshot(workflow_name=name, run_id=run_id)
+        if snapshot is not None:
+            found.append(name)
+    return found
+
+
+class SuspendedRunListSuite(Suite):
+    """What ``list_suspended_runs`` shows of real runs."""
+
+    role = "runtime"
+    capabilities = ("memory", "workflows")
+
+    @case("snapshots", 48)
+    async def test_an_approval_is_listed_with_tool_and_arguments(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Tool id, name and arguments are there; there is no suspend payload."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            listed = await shop.agent.list_suspended_runs()
+
+        assert listed.total == 1
+        run = listed.runs[0].to_wire()
+        assert (run["runId"], run["threadId"], run["resourceId"]) == (
+            output.run_id,
+            THREAD,
+            RESOURCE,
+        )
+        assert run["toolCalls"] == [
+            {
+                "toolCallId": "call_1",
+                "toolName": "deploy",
+                "args": {"env": "prod"},
+                "requiresApproval": True,
+            }
+        ]
+
+    @case("snapshots", 49)
+    async def test_a_runtime_suspension_is_listed_with_its_payload(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The payload is the tool's own; there are no arguments."""
+        shop = workshop([[tool_call("ask", {"q": "why"})], [text("thanks")]])
+        async with application(store, shop, clock=clock, ids=ids):
+            await park(shop.agent)
+
+            listed = await shop.agent.list_suspended_runs()
+
+        assert [call.to_wire() for call in listed.runs[0].tool_calls] == [
+            {
+                "toolCallId": "call_1",
+                "toolName": "ask",
+                "requiresApproval": False,
+                "suspendPayload": {"question": "why"},
+            }
+        ]
+
+    async def test_two_parked_calls_are_listed_in_call_order(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Tools that suspend without declaring it park side by side."""
+        shop = workshop(_two_parks(), idempotent=False)
+        async with application(store, shop, clock=clock, ids=ids):
+            await park(shop.agent, active_tools=["park"])
+
+            listed = await shop.agent.list_suspended_runs()
+
+        assert ["call_a", "call_b"] == [c.tool_call_id for c in listed.runs[0].tool_calls]
+
+    @case("snapshots", 53)
+    async def test_an_agent_never_sees_the_runs_of_another(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Two agents share a store; a row without an owner is seen by nobody."""
+        one, other = workshop(agent_id="one"), workshop(agent_id="other")
+        async with application(store, one, other, clock=clock, ids=ids):
+            mine = await park(one.agent)
+            await park(other.agent, thread_id="thread_2")
+            await store.workflows.persist_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW,
+                run_id="nobody",
+                snapshot={"runId": "nobody", "status": "suspended", "context": {}},
+            )
+
+            listed = await one.agent.list_suspended_runs()
+
+        assert [mine.run_id] == [run.run_id for run in listed.runs]
+        assert listed.total == 1
+
+    @case("snapshots", 55)
+    async def test_thread_and_resource_filter_exactly(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """A run of another thread or resource is not in the list."""
+        shop = workshop([deploy_calls("a"), deploy_calls("b")])
+        async with application(store, shop, clock=clock, ids=ids):
+            first = await park(shop.agent)
+            await park(shop.agent, thread_id="thread_2", resource_id="user_2")
+
+            by_thread = await shop.agent.list_suspended_runs(thread_id=THREAD)
+            by_resource = await shop.agent.list_suspended_runs(resource_id=RESOURCE)
+            nothing = await shop.agent.list_suspended_runs(thread_id="thread_9")
+            mixed = await shop.agent.list_suspended_runs(thread_id=THREAD, resource_id="user_2")
+
+        assert [first.run_id] == [run.run_id for run in by_thread.runs]
+        assert [first.run_id] == [run.run_id for run in by_resource.runs]
+        assert (nothing.total, mixed.total) == (0, 0)
+
+    @case("snapshots", 58)
+    async def test_a_page_size_alone_does_not_page(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Only page and per_page together cut the list."""
+        shop = workshop([deploy_calls("a"), deploy_calls("b")])
+        async with application(store, shop, clock=clock, ids=ids):
+            await park(shop.agent)
+            await park(shop.agent, thread_id="thread_2")
+
+            listed = await shop.agent.list_suspended_runs(per_page=1)
+
+        assert (2, 2) == (len(listed.runs), listed.total)
+
+    @case("snapshots", 59)
+    @pytest.mark.parametrize(
+        "page", [{"per_page": 0}, {"per_page": -1}, {"per_page": 1.5}, {"per_page": True},
+                 {"page": -1}, {"page": True}],
+    )  # fmt: skip
+    async def test_bad_pages_are_refused_before_storage_is_asked(
+        self, store: Storage, clock: ShiftedClock, ids: Ids, page: dict[str, Any]
+    ) -> None:
+        """The error names the argument; a closed store isn't even noticed."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            pass
+
+        with pytest.raises(RunArgumentError) as raised:
+            await shop.agent.list_suspended_runs(**page)
+
+        expected = "PER_PAGE" if "per_page" in page else "PAGE"
+        assert f"AGENT_LIST_SUSPENDED_RUNS_INVALID_{expected}" == raised.value.id
+
+    @case("snapshots", 62)
+    async def test_a_finished_run_is_not_listed(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Rows that are pending, running or successful don't wait for anybody."""
+        shop = workshop([[text("hello")]])
+        async with application(store, shop, clock=clock, ids=ids):
+            await (await shop.agent.stream("hi", **ON_THREAD)).text
+            for status in ("pending", "running", "success"):
+                await store.workflows.persist_workflow_snapshot(
+                    workflow_name=OUTER_WORKFLOW,
+                    run_id=f"run-{status}",
+                    snapshot={
+                        "runId": f"run-{status}",
+                        "status": status,
+                        "context": {"input": {"agentId": "helper"}},
+                    },
+                )
+
+            listed = await shop.agent.list_suspended_runs()
+
+        assert listed.total == 0
+
+    @case("snapshots", 63)
+    async def test_a_restart_lists_the_same_runs_and_resumes_each(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """A new application with the same agent id, tools and store goes on."""
+        before = workshop([deploy_calls("a"), deploy_calls("b")])
+        async with application(store, before, clock=clock, ids=ids):
+            await park(before.agent)
+            await park(before.agent, thread_id="thread_2")
+            listed = await before.agent.list_suspended_runs()
+        after = workshop([[text("one")], [text("two")]])
+        async with application(store, after, clock=clock, ids=ids):
+            again = await after.agent.list_suspended_runs()
+            for run in again.runs:
+                output = await after.agent.approve_tool_call(run.run_id)
+                assert await output.finish_reason == "stop"
+            left = await after.agent.list_suspended_runs()
+
+        assert [run.to_wire() for run in listed.runs] == [run.to_wire() for run in again.runs]
+        assert ["b", "a"] == [args["env"] for _, args, _ in after.executed]
+        assert left.total == 0
+
+    @case("snapshots", 64)
+    async def test_the_cursor_neither_skips_nor_repeats(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Runs that end while the list is read change nothing for the others."""
+        shop = workshop([deploy_calls(str(n)) for n in range(6)])
+        async with application(store, shop, clock=clock, ids=ids):
+            parked = []
+            for number in range(6):
+                parked.append((await park(shop.agent, thread_id=f"t{number}")).run_id)
+                clock.advance(10)
+            newest_first = list(reversed(parked))
+
+            seen: list[str] = []
+            after = None
+            while True:
+                page = await shop.agent.list_suspended_runs(per_page=2, after=after)
+                if not page.runs:
+                    break
+                seen += [run.run_id for run in page.runs]
+                last = page.runs[-1]
+                assert last.created_at is not None
+                after = (last.created_at, last.run_id)
+                output = await shop.agent.decline_tool_call(page.runs[0].run_id)
+                await output.wait()
+
+        assert newest_first == seen
+
+
+class ResumeSuite(Suite):
+    """Approve, decline and resume, one answer at a time."""
+
+    role = "runtime"
+    capabilities = ("memory", "workflows")
+
+    @case("snapshots", 65)
+    async def test_an_approved_call_runs_once_and_the_run_finishes(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The stream goes on to its end; both rows are gone."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            rows = await rows_of(store, output.run_id)
+
+            resumed = await shop.agent.approve_tool_call(output.run_id, "call_1")
+            types = await chunk_types(resumed.full_stream)
+
+            left = await rows_of(store, output.run_id)
+
+        assert [OUTER_WORKFLOW, INNER_WORKFLOW] == rows
+        assert [("deploy", {"env": "prod"}, None)] == shop.executed
+        assert "tool-result" == types[0]
+        assert "finish" == types[-1]
+        assert "start" not in types
+        assert [] == left
+
+    @case("snapshots", 66)
+    @pytest.mark.parametrize(
+        ("reason", "shown"),
+        [
+            ("Freeze until Monday", "Freeze until Monday"),
+            ("   ", "Tool call was not approved by the user"),
+            (None, "Tool call was not approved by the user"),
+        ],
+    )
+    async def test_a_declined_call_never_runs_and_the_model_reads_why(
+        self, store: Storage, clock: ShiftedClock, ids: Ids, reason: str | None, shown: str
+    ) -> None:
+        """A blank reason is the fixed text."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            resumed = await shop.agent.decline_tool_call(output.run_id, "call_1", reason)
+            types = await chunk_types(resumed.full_stream)
+
+            left = await rows_of(store, output.run_id)
+
+        assert [] == shop.executed
+        assert "tool-output-denied" == types[0]
+        results = [turn for turn in shop.prompts()[-1] if turn["role"] == "tool"]
+        assert {"type": "text", "value": shown} == results[0]["content"][0]["output"]
+        assert [] == left
+
+    @case("snapshots", 67)
+    async def test_an_unknown_run_fails_at_once_and_leaves_nothing(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """No row is made, and nobody waits two seconds."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            started = asyncio.get_running_loop().time()
+            with pytest.raises(RunNotFoundError) as raised:
+                await shop.agent.approve_tool_call("no-such-run")
+            took = asyncio.get_running_loop().time() - started
+            rows = await store.workflows.list_workflow_runs()
+
+        assert "AGENT_RESUME_NO_SNAPSHOT_FOUND" == raised.value.id
+        assert took < 0.5
+        assert rows.total == 0
+
+    @case("snapshots", 68)
+    async def test_a_finished_run_can_not_be_answered_again(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """It is unknown, as if it had never been."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            await (await shop.agent.approve_tool_call(output.run_id)).wait()
+
+            with pytest.raises(RunNotFoundError):
+                await shop.agent.approve_tool_call(output.run_id)
+
+        assert len(shop.executed) == 1
+
+    @case("snapshots", 69)
+    async def test_a_wrong_call_id_executes_nothing(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The run is listed as before."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            before = await shop.agent.list_suspended_runs()
+
+            with pytest.raises(NotSuspendedError) as raised:
+                await shop.agent.approve_tool_call(output.run_id, "call_9")
+            after = await shop.agent.list_suspended_runs()
+
+        assert "AGENT_RESUME_TOOL_CALL_NOT_SUSPENDED" == raised.value.id
+        assert [] == shop.executed
+        assert before.model_dump() == after.model_dump()
+
+    @case("snapshots", 74)
+    async def test_two_parked_calls_need_a_name_or_all(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Without an id it is ambiguous; ``target="all"`` answers both."""
+        shop = workshop(_two_parks())
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent, active_tools=["park"])
+            with pytest.raises(AmbiguousRunError) as raised:
+                await shop.agent.resume_stream({"x": 1}, run_id=output.run_id)
+
+            resumed = await shop.agent.resume_stream({"x": 1}, run_id=output.run_id, target="all")
+            results = [chunk["payload"]["result"] for chunk in await resumed.tool_results]
+
+        assert "AGENT_RESUME_AMBIGUOUS_TOOL_CALL" == raised.value.id
+        assert ["call_a", "call_b"] == raised.value.details["toolCallIds"]
+        assert [
+            {"parked": "a", "got": {"x": 1}},
+            {"parked": "b", "got": {"x": 1}},
+        ] == results
+
+    @case("snapshots", 75)
+    async def test_another_agent_can_not_answer(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Neither its model nor its tools are used."""
+        owner, other = workshop(agent_id="owner"), workshop(agent_id="other")
+        async with application(store, owner, other, clock=clock, ids=ids):
+            output = await park(owner.agent)
+
+            with pytest.raises(ForeignRunError) as raised:
+                await other.agent.approve_tool_call(output.run_id)
+            listed = await owner.agent.list_suspended_runs()
+
+        assert "AGENT_RESUME_FOREIGN_RUN" == raised.value.id
+        assert ([], []) == (owner.executed, other.executed)
+        assert listed.total == 1
+
+    @case("snapshots", 76)
+    async def test_data_for_an_approval_is_refused(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The call is still parked."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            with pytest.raises(ResumeKindMismatchError) as raised:
+                await shop.agent.resume_stream({"x": 1}, run_id=output.run_id)
+            listed = await shop.agent.list_suspended_runs()
+
+        assert "AGENT_RESUME_KIND_MISMATCH" == raised.value.id
+        assert listed.total == 1
+        assert [] == shop.executed
+
+    async def test_an_approval_for_a_question_is_refused(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """A suspension waits for data, not for a nod."""
+        shop = workshop([[tool_call("ask", {"q": "why"})]])
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            with pytest.raises(ResumeKindMismatchError):
+                await shop.agent.approve_tool_call(output.run_id)
+
+        assert len(shop.executed) == 1
+
+    @case("snapshots", 77)
+    async def test_a_falsy_answer_is_delivered(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Zero is data."""
+        shop = workshop([[tool_call("count", {})], [text("ok")]])
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            resumed = await shop.agent.resume_stream(0, run_id=output.run_id)
+            results = await resumed.tool_results
+
+        assert [{"counted": 0}] == [chunk["payload"]["result"] for chunk in results]
+
+    @case("snapshots", 78)
+    async def test_data_that_does_not_fit_leaves_the_row_as_it_was(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Refused before the claim: not even ``updated_at`` moves."""
+        shop = workshop([[tool_call("ask", {"q": "why"})]])
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            before = await store.workflows.load_workflow_run(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id, with_version=True
+            )
+
+            with pytest.raises(SchemaError):
+                await shop.agent.resume_stream({"answer": 7}, run_id=output.run_id)
+            after = await store.workflows.load_workflow_run(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id, with_version=True
+            )
+
+        assert before == after
+
+    @case("snapshots", 79)
+    async def test_an_answer_whose_process_died_can_be_given_again(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Killed between claim and tool: interrupted after the time to live, then resumed."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids) as app:
+            output = await park(shop.agent)
+            claim = app.snapshots.new_claim(
+                claim_id="dead", owner="gone", target=["call_1"], payload=None, digest="x"
+            )
+            await store.workflows.claim_resume(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id, claim=claim
+            )
+            hidden = await shop.agent.list_suspended_runs()
+            with pytest.raises(ResumeClaimedError):
+                await shop.agent.approve_tool_call(output.run_id)
+            clock.advance(CLAIM_TTL_MS + 1)
+
+            listed = await shop.agent.list_suspended_runs()
+            resumed = await shop.agent.approve_tool_call(output.run_id)
+            reason = await resumed.finish_reason
+
+        assert hidden.total == 0
+        assert ["interrupted"] == [run.resume_state for run in listed.runs]
+        assert "stop" == reason
+        assert len(shop.executed) == 1
+
+    @case("snapshots", 80)
+    async def test_a_result_that_was_stored_is_not_computed_again(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Killed after the tool: its receipt is the result."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids) as app:
+            output = await park(shop.agent)
+            claim = app.snapshots.new_claim(
+                claim_id="dead",
+                owner="gone",
+                target=["call_1"],
+                payload={"approved": True},
+                digest="x",
+            )
+            await store.workflows.claim_resume(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id, claim=claim
+            )
+            for facts in ({"startedAt": 1}, {"finishedAt": 2, "result": {"deployed": "once"}}):
+                await app.snapshots.record_receipt(
+                    output.run_id,
+                    "call_1",
+                    {"decision": {"approved": True}, **facts},
+                    claim_id="dead",
+                )
+            clock.advance(CLAIM_TTL_MS + 1)
+
+            await shop.agent.list_suspended_runs()
+            resumed = await shop.agent.approve_tool_call(output.run_id)
+            results = await resumed.tool_results
+
+        assert [] == shop.executed
+        assert [{"deployed": "once"}] == [chunk["payload"]["result"] for chunk in results]
+
+    @case("snapshots", 81)
+    async def test_a_call_that_died_at_work_is_not_repeated_silently(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Nobody knows whether it took effect; only an explicit wish repeats it."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids) as app:
+            output = await park(shop.agent)
+            await _die_while_running(app, store, output.run_id)
+            clock.advance(CLAIM_TTL_MS + 1)
+
+            listed = await shop.agent.list_suspended_runs()
+            with pytest.raises(NotSuspendedError) as raised:
+                await shop.agent.approve_tool_call(output.run_id)
+            silent = list(shop.executed)
+            resumed = await shop.agent.approve_tool_call(output.run_id, rerun_unknown=True)
+            reason = await resumed.finish_reason
+
+        assert ["unknown"] == [run.resume_state for run in listed.runs]
+        assert "AGENT_RESUME_STATE_UNKNOWN" == raised.value.id
+        assert [] == silent
+        assert ("stop", 1) == (reason, len(shop.executed))
+
+    async def test_an_idempotent_call_that_died_at_work_is_repeated(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """It gets the same idempotency key again."""
+        shop = workshop(idempotent=True)
+        async with application(store, shop, clock=clock, ids=ids) as app:
+            output = await park(shop.agent)
+            await _die_while_running(app, store, output.run_id)
+            clock.advance(CLAIM_TTL_MS + 1)
+
+            await shop.agent.list_suspended_runs()
+            resumed = await shop.agent.approve_tool_call(output.run_id)
+            reason = await resumed.finish_reason
+
+        assert ("stop", 1) == (reason, len(shop.executed))
+
+    @case("snapshots", 82)
+    async def test_an_answer_waits_for_a_slow_writer(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The announcement may be faster than the row: running or pending rows are re-read."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            snapshot = await store.workflows.load_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id
+            )
+            assert snapshot is not None
+            await store.workflows.persist_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW,
+                run_id=output.run_id,
+                snapshot={**snapshot, "status": "pending"},
+            )
+            answer = asyncio.create_task(shop.agent.approve_tool_call(output.run_id))
+            await asyncio.sleep(0)
+            await store.workflows.persist_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id, snapshot=snapshot
+            )
+
+            reason = await (await answer).finish_reason
+
+        assert ("stop", 1) == (reason, len(shop.executed))
+
+    @case("snapshots", 83)
+    async def test_send_tool_approval_finds_the_run_of_a_thread_after_a_restart(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """One stored run: it is resumed. Two: ambiguous, unless the call is named."""
+        before = workshop([deploy_calls("a"), [tool_call("deploy", {"env": "b"}, id="call_b")]])
+        async with application(store, before, clock=clock, ids=ids):
+            first = await park(before.agent)
+        second_shop = workshop([[text("first is done")], [text("second is done")]])
+        async with application(store, second_shop, clock=clock, ids=ids):
+            accepted = await second_shop.agent.send_tool_approval(**ON_THREAD, approved=True)
+            await second_shop.agent.host.runs.join()
+        async with application(store, before, clock=clock, ids=ids):
+            one = await park(before.agent)
+        third = workshop([deploy_calls("c"), [text("done")], [text("done")]])
+        async with application(store, third, clock=clock, ids=ids):
+            two = await park(third.agent)
+            with pytest.raises(AmbiguousRunError) as raised:
+                await third.agent.send_tool_approval(**ON_THREAD, approved=True)
+            named = await third.agent.send_tool_approval(
+                **ON_THREAD, approved=True, tool_call_id="call_b"
+            )
+            await third.agent.host.runs.join()
+
+        assert first.run_id == accepted["runId"]
+        assert {one.run_id, two.run_id} == set(raised.value.details["runIds"])  # type: ignore[arg-type]
+        assert {"accepted": True, "runId": one.run_id, "toolCallId": "call_b"} == named
+
+    @case("snapshots", 84)
+    async def test_request_context_of_the_caller_wins_and_secrets_are_never_stored(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Missing keys come from the snapshot."""
+        seen: list[dict[str, Any]] = []
+        shop = workshop()
+
+        async def spy(args: Any, context: Any) -> bool:
+            seen.append(dict(context.request_context))
+            return True
+
+        shop.agent.tools["deploy"].require_approval = spy  # type: ignore[misc]
+        tool = shop.agent.tools["deploy"]
+        inner = tool.execute
+        assert inner is not None
+
+        async def execute(args: Any, context: Any) -> Any:
+            seen.append(dict(context.request_context))
+            return await inner(args, context)
+
+        tool._execute = execute  # type: ignore[attr-defined] # noqa: SLF001 - watches the context
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(
+                shop.agent,
+                request_context={"a": 1, "b": 1, "mastra__authToken": "secret"},
+            )
+            snapshot = await store.workflows.load_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id
+            )
+            resumed = await shop.agent.approve_tool_call(
+                output.run_id, request_context={"b": 2, "c": 3}
+            )
+            await resumed.wait()
+
+        assert snapshot is not None
+        assert {"a": 1, "b": 1} == {
+            k: v for k, v in snapshot["requestContext"].items() if k in "ab" or "auth" in k
+        }
+        assert {"a": 1, "b": 2, "c": 3} == {k: seen[-1][k] for k in ("a", "b", "c")}
+        assert "mastra__authToken" not in seen[-1]
+
+    @case("snapshots", 88)
+    async def test_a_snapshot_of_a_newer_version_is_listed_but_not_resumed(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Refusing is better than guessing."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            snapshot = await store.workflows.load_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id
+            )
+            assert snapshot is not None
+            await store.workflows.persist_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW,
+                run_id=output.run_id,
+                snapshot={**snapshot, "schemaVersion": 99},
+            )
+
+            listed = await shop.agent.list_suspended_runs()
+            with pytest.raises(WireVersionError) as raised:
+                await shop.agent.approve_tool_call(output.run_id)
+
+        assert listed.total == 1
+        assert "SNAPSHOT_VERSION_UNSUPPORTED" == raised.value.id
+
+
+class RivalAnswersSuite(Suite):
+    """Several answers at once: exactly one is obeyed (snapshots.md G1, G2)."""
+
+    role = "runtime"
+    capabilities = ("memory", "workflows")
+    tier = 2
+
+    @case("snapshots", 70)
+    async def test_ten_approvals_at_once_run_the_tool_once(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Nine get the claim error."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            answers = await asyncio.gather(
+                *(shop.agent.approve_tool_call(output.run_id, "call_1") for _ in range(10)),
+                return_exceptions=True,
+            )
+            won = [a for a in answers if isinstance(a, ModelOutput)]
+            for one in won:
+                await one.wait()
+
+        lost = [a for a in answers if isinstance(a, ResumeClaimedError)]
+        assert (1, 9) == (len(won), len(lost))
+        assert {"AGENT_RESUME_ALREADY_CLAIMED"} == {error.id for error in lost}
+        assert len(shop.executed) == 1
+
+    @case("snapshots", 72)
+    async def test_approval_and_refusal_at_once_obey_one(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """What was executed is what the message says was decided."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            answers = await asyncio.gather(
+                shop.agent.approve_tool_call(output.run_id, "call_1"),
+                shop.agent.decline_tool_call(output.run_id, "call_1", "no"),
+                return_exceptions=True,
+            )
+            won = [a for a in answers if isinstance(a, ModelOutput)]
+            for one in won:
+                await one.wait()
+            page = await store.memory.list_messages(THREAD)
+
+        decisions = [
+            part["toolInvocation"]["approval"]["approved"]
+            for message in page.messages
+            for part in message.content["parts"]
+            if part["type"] == "tool-invocation"
+        ]
+        assert len(won) == 1
+        assert [bool(shop.executed)] == decisions
+
+    @case("snapshots", 73)
+    async def test_answers_to_two_siblings_at_once_both_count(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Both tools ran once and the model gets both results."""
+        shop = workshop(_two_parks())
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent, active_tools=["park"])
+
+            answers = await asyncio.gather(
+                shop.agent.resume_stream({"n": 1}, run_id=output.run_id, tool_call_id="call_a"),
+                shop.agent.resume_stream({"n": 2}, run_id=output.run_id, tool_call_id="call_b"),
+            )
+            for one in answers:
+                await one.wait()
+
+        resumed = sorted(args["name"] for _, args, data in shop.executed if data is not None)
+        assert ["a", "b"] == resumed
+        results = [turn for turn in shop.prompts()[-1] if turn["role"] == "tool"][-1]
+        assert [
+            {"parked": "a", "got": {"n": 1}},
+            {"parked": "b", "got": {"n": 2}},
+        ] == [part["output"]["value"] for part in results["content"]]
+
+    async def test_a_writer_that_lost_its_claim_is_refused(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """A process that was frozen past its claim can't overwrite its successor."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids) as app:
+            output = await park(shop.agent)
+            claim = app.snapshots.new_claim(
+                claim_id="frozen", owner="old", target=["call_1"], payload=None, digest="x"
+            )
+            await store.workflows.claim_resume(
+                workflow_name=OUTER_WORKFLOW, run_id=output.run_id, claim=claim
+            )
+            clock.advance(CLAIM_TTL_MS + 1)
+            await shop.agent.list_suspended_runs()
+
+            with pytest.raises(FencedOutError) as raised:
+                await store.workflows.persist_workflow_snapshot(
+                    workflow_name=OUTER_WORKFLOW,
+                    run_id=output.run_id,
+                    snapshot={"runId": output.run_id, "status": "suspended"},
+                    claim_id="frozen",
+                )
+
+        assert "STALE_CLAIM" == raised.value.id
+
+
+def _two_parks() -> list[list[dict[str, Any]]]:
+    return [
+        [
+            tool_call("park", {"name": "a"}, id="call_a"),
+            tool_call("park", {"name": "b"}, id="call_b"),
+        ],
+        [text("both")],
+    ]
+
+
+async def _die_while_running(app: Any, store: Storage, run_id: str) -> None:
+    """Leave what a process leaves that dies inside the tool."""
+    claim = app.snapshots.new_claim(
+        claim_id="dead",
+        owner="gone",
+        target=["call_1"],
+        payload={"approved": True},
+        digest="x",
+    )
+    await store.workflows.claim_resume(workflow_name=OUTER_WORKFLOW, run_id=run_id, claim=claim)
+    await app.snapshots.record_receipt(
+        run_id,
+        "call_1",
+        {"decision": {"approved": True}, "startedAt": 1},
+        claim_id="dead",
+    )
