@@ -86,6 +86,12 @@ class Recorder:
             if common or key in by_adapter
         }
 
+    def _declared(self, subject: Subject) -> frozenset[str]:
+        """What the adapter declares in the roles of this run."""
+        if "storage" in self._options.roles:
+            return subject.capabilities
+        return frozenset(name for name in subject.capabilities if "." in name)
+
     def _report(self, subject: Subject, facts: Sequence[Mapping[str, Any]]) -> Report:
         cases = tuple(sorted(map(_case, facts), key=lambda case: (case.tier, case.id)))
         partial = self._narrowed or self._options.narrows()
@@ -113,7 +119,7 @@ class Recorder:
             started_at=to_iso_ms(self._started_at.astimezone(UTC)),
             declared=subject.capabilities,
             cases=cases,
-            levels=levels_of(cases, partial=partial),
+            levels=levels_of(cases, declared=self._declared(subject), partial=partial),
             partial=partial,
             tiers=self._options.tiers,
         )

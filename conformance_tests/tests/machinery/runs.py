@@ -29,13 +29,28 @@ class Run:
             *("--pyargs", "mastra_conformance"), *self.options(variant), *options
         )
 
+    def with_state_test(self) -> None:
+        """Add a test of the toy's only domain, whatever the packaged suites hold."""
+        self.pytester.makepyfile(
+            test_state="""
+            from mastra_conformance import Suite
+
+            class TestState(Suite):
+                capabilities = ("thread_state",)
+
+                async def test_state(self, store):
+                    assert await store.thread_state.get_state("t", "s") is None
+            """
+        )
+
     def options(self, variant: str) -> list[str]:
         """What names the adapter and the report, and keeps other plugins out."""
         return [
             f"--mastra-adapter=toy-{variant}:x",
             "--mastra-plugin=toy.plugin",
             f"--mastra-report={self.path}",
-            *("-p", "no:cacheprovider", "-p", "no:asyncio", "--import-mode=importlib"),
+            *("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly"),
+            *("-p", "no:hypothesispytest", "--import-mode=importlib"),
         ]
 
     @property

@@ -96,12 +96,13 @@ def test_an_unknown_id_of_a_known_failure_is_an_error(run: Run) -> None:
     assert "test_things.TestThings.test_gone" in result.stderr.str()
 
 
-@pytest.mark.parametrize("arguments", [("-n", "2")])
-def test_results_survive_other_processes(run: Run, arguments: tuple[str, ...]) -> None:
+def test_results_survive_other_processes(run: Run) -> None:
     """With pytest-xdist the report holds what it holds without."""
     pytest.importorskip("xdist", reason="only then there are other processes")
+    run.pytester.makepyfile(test_things=SUITE)
 
-    result = run_suite(run, *arguments)
+    # In a process of its own, since xdist's workers get the path that it was imported with.
+    result = run.pytester.runpytest_subprocess(*run.options("right"), "test_things.py", "-n", "2")
 
     assert result.ret == 1
     assert {"failed": 1, "not-run": 1, "passed": 1} == {
@@ -137,8 +138,10 @@ def test_the_suite_runs_beside_pytest_asyncio(run: Run, mode: str) -> None:
     place = options.index("no:asyncio")
     del options[place - 1 : place + 1]
 
+    run.with_state_test()
+
     result = run.pytester.runpytest_subprocess(
-        *("--pyargs", "mastra_conformance", *options, "--mastra-tier=0-1"),
+        *("--pyargs", "mastra_conformance", "test_state.py", *options, "--mastra-tier=0-1"),
         *("-o", f"asyncio_mode={mode}", "-o", "asyncio_default_fixture_loop_scope=function"),
     )
 

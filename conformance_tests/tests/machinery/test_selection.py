@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ()
 
+QUIET = ("-p", "no:asyncio", "-p", "no:randomly", "-p", "no:hypothesispytest")
+"""Plugins of others that these runs don't need."""
+
 SUITE = """
     import pytest
     from mastra_conformance import Suite, case, not_run, requires, tier
@@ -86,7 +89,7 @@ def test_a_suite_without_an_adapter_says_what_to_do(run: Run) -> None:
     """No adapter named and none on the class: an error with both ways out."""
     run.pytester.makepyfile(test_state=SUITE + "\n    class TestState(StateSuite): pass\n")
 
-    result = run.pytester.runpytest_inprocess("test_state.py", "-p", "no:asyncio")
+    result = run.pytester.runpytest_inprocess("test_state.py", *QUIET)
 
     assert result.ret != 0
     assert "--mastra-adapter URL" in result.stdout.str() + result.stderr.str()
@@ -98,9 +101,7 @@ def test_a_class_may_name_its_adapter(run: Run) -> None:
         test_state=SUITE + "\n    class TestState(StateSuite):\n        adapter = 'toy-right:y'\n"
     )
 
-    result = run.pytester.runpytest_inprocess(
-        "test_state.py", "-p", "no:asyncio", "--mastra-plugin=toy.plugin"
-    )
+    result = run.pytester.runpytest_inprocess("test_state.py", *QUIET, "--mastra-plugin=toy.plugin")
 
     result.assert_outcomes(passed=2, deselected=1)
 
@@ -120,7 +121,7 @@ def test_a_class_may_open_its_own_store(run: Run) -> None:
 """
     )
 
-    result = run.pytester.runpytest_inprocess("test_state.py", "-p", "no:asyncio")
+    result = run.pytester.runpytest_inprocess("test_state.py", *QUIET)
 
     result.assert_outcomes(passed=2, failed=1)
 

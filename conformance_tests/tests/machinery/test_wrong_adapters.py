@@ -29,7 +29,9 @@ def test_a_right_adapter_passes_and_refuses(run: Run) -> None:
 
 def test_tiers_0_and_1_give_level_full(run: Run) -> None:
     """Everything that was declared was shown; the line at the end says so."""
-    result = run.packaged("right", "--mastra-tier=0-1")
+    run.with_state_test()
+
+    result = run.packaged("right", "--mastra-tier=0-1", "test_state.py")
 
     assert result.ret == 0
     assert ["full"] == run.report["levels"]

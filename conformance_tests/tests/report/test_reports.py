@@ -92,6 +92,12 @@ def test_a_level_needs_all_tests_of_its_tiers(
     assert levels_of(cases, partial=True) == ()
 
 
+def test_a_declared_domain_without_a_test_gives_no_level() -> None:
+    """Nothing is promised for what nobody looked at."""
+    assert levels_of((STATIC, result("a")), declared={"memory"}) == ("full",)
+    assert levels_of((STATIC, result("a")), declared={"memory", "schedules"}) == ()
+
+
 def test_a_report_survives_its_file(tmp_path: Path) -> None:
     """What is written is what is read, and nothing else stays in the folder."""
     written = report(STATIC, result("a"), result("b", F))

@@ -24,12 +24,15 @@ _BY_TIER = {2: CONCURRENT, 3: WIRE_LEVEL, 4: FAULT_TOLERANT, 5: INTEROP}
 _BLOCKING = frozenset({Outcome.FAILED, Outcome.DISHONEST, Outcome.NOT_RUN})
 
 
-def levels_of(cases: Sequence[CaseResult], *, partial: bool = False) -> tuple[str, ...]:
+def levels_of(
+    cases: Sequence[CaseResult], *, declared: Iterable[str] = (), partial: bool = False
+) -> tuple[str, ...]:
     """
     The levels of one run; ``full`` stands for ``core``, too.
 
     Args:
         cases: Every test of the run.
+        declared: What the adapter declares; a domain that no test has shown gives no level.
         partial: Parts were left out by hand, so nothing can be said.
     """
     if partial:
@@ -37,14 +40,22 @@ def levels_of(cases: Sequence[CaseResult], *, partial: bool = False) -> tuple[st
     static = [case for case in cases if case.tier == 0]
     contract = [case for case in cases if case.tier == 1]
     levels: list[str] = []
-    if _is_clean(static) and _is_clean(contract):
-        levels.append(FULL)
-    elif _is_clean(static) and _is_clean(case for case in contract if _is_base(case)):
-        levels.append(CORE)
+    if _is_clean(static) and _are_shown(declared, contract):
+        if _is_clean(contract):
+            levels.append(FULL)
+        elif _is_clean(case for case in contract if _is_base(case)):
+            levels.append(CORE)
     for tier, level in _BY_TIER.items():
         if _is_clean(case for case in cases if case.tier == tier):
             levels.append(level)
     return tuple(levels)
+
+
+def _are_shown(declared: Iterable[str], contract: Iterable[CaseResult]) -> bool:
+    """Whether at least one test of every declared domain passed."""
+    passed = {case.capability for case in contract if case.outcome is Outcome.PASSED}
+    shown = {name.partition(".")[0] for name in passed if name is not None}
+    return {name for name in declared if "." not in name} <= shown
 
 
 def _is_base(case: CaseResult) -> bool:

@@ -1,0 +1,117 @@
+"""Which differences from a recording are meant, and why.
+
+Every allowed difference names the sentence that asks for it: a decision, a row of the
+tables in ``golden/README.md``, or a section of a specification. One that doesn't occur any
+more is an error, so the list stays true.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Literal, get_args
+
+from mastra_conformance.wire.compare import Difference, compare
+
+__all__ = ("AllowedDifference", "DifferencesFileError", "allowed_for", "judge", "unknown_scenes")
+
+Kind = Literal["decision", "must-differ", "not-contract"]
+
+_REFERENCE: Final = re.compile(
+    r"(decisions\.md \d+"
+    r"|golden/README\.md: .+"
+    r"|design\.md .+"
+    r"|(signals|streaming|snapshots|notifications|workflows|processors)\.md \S.*)"
+)
+_MEMBERS: Final = frozenset({"scenes", "pointers", "kind", "because", "reason"})
+
+
+class DifferencesFileError(Exception):
+    """``differences.toml`` says something that it can't say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedDifference:
+    """Places of some scenes where we differ on purpose."""
+
+    scenes: tuple[str, ...]
+    #: JSON pointers; ``*`` stands for any one segment. Everything below is meant, too.
+    pointers: tuple[str, ...]
+    kind: Kind
+    #: The sentence that asks for it.
+    because: str
+    reason: str
+
+    def covers(self, pattern: str, pointer: str) -> bool:
+        """Whether a place is this one, or below it."""
+        wanted, given = pattern.split("/"), pointer.split("/")
+        return len(given) >= len(wanted) and all(
+            want in ("*", have) for want, have in zip(wanted, given, strict=False)
+        )
+
+
+@cache
+def _entries() -> tuple[AllowedDifference, ...]:
+    text = files(__package__).joinpath("differences.toml").read_text("utf-8")
+    return tuple(_entry(raw) for raw in tomllib.loads(text).get("difference", ()))
+
+
+def _entry(raw: Mapping[str, Any]) -> AllowedDifference:
+    if set(raw) != _MEMBERS:
+        raise DifferencesFileError(f"Members must be {sorted(_MEMBERS)}, not {sorted(raw)}.")
+    if raw["kind"] not in get_args(Kind):
+        raise DifferencesFileError(f"Unknown kind {raw['kind']!r} for {raw['pointers']}.")
+    if not _REFERENCE.fullmatch(raw["because"]):
+        raise DifferencesFileError(f"{raw['because']!r} is no reference to a rule.")
+    return AllowedDifference(
+        scenes=tuple(raw["scenes"]),
+        pointers=tuple(raw["pointers"]),
+        kind=raw["kind"],
+        because=raw["because"],
+        reason=raw["reason"],
+    )
+
+
+def allowed_for(scene_id: str) -> list[AllowedDifference]:
+    """
+    What may differ in one scene.
+
+    Raises:
+        DifferencesFileError: An entry of the file is malformed.
+    """
+    return [entry for entry in _entries() if scene_id in entry.scenes]
+
+
+def unknown_scenes(known: Sequence[str]) -> list[str]:
+    """Scenes that the file names and nobody has."""
+    return sorted({scene for entry in _entries() for scene in entry.scenes} - set(known))
+
+
+def judge(
+    scene_id: str, recorded: Mapping[str, Any], replayed: Mapping[str, Any]
+) -> list[str]:
+    """
+    What is wrong with a replay: differences that nobody asked for, and allowed ones that
+    don't occur.
+    """
+    allowed = allowed_for(scene_id)
+    places = [(entry, pointer) for entry in allowed for pointer in entry.pointers]
+
+    def is_excused(pointer: str) -> bool:
+        return any(entry.covers(pattern, pointer) for entry, pattern in places)
+
+    faults, excused = compare(recorded, replayed, is_excused=is_excused)
+    unused = [
+        f"{pattern}: no longer differs ({entry.because})"
+        for entry, pattern in places
+        if not any(_explains(entry, pattern, difference) for difference in excused)
+    ]
+    return [*map(str, faults), *unused]
+
+
+def _explains(entry: AllowedDifference, pattern: str, difference: Difference) -> bool:
+    return entry.covers(pattern, difference.pointer)
