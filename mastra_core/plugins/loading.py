@@ -86,38 +86,35 @@ class PluginHost:
             return None
         return policy_of(caller.spec.function)
 
-    def call_addhooks(self, record: PluginRecord) -> None:
-        """Let an imported plugin define hooks."""
+    def read(self, record: PluginRecord) -> None:
+        """Note the implementations of an imported plugin, and let it define hooks."""
         if record.state != "imported":
             return
         try:
-            options = self._pluggy.parse_hookimpl_opts(record.plugin, "mastra_addhooks")
-            if options is not None:
-                function: Callable[..., Any] = getattr(record.plugin, "mastra_addhooks")  # noqa: B009  # any object
-                function(*(self for _ in inspect.signature(function).parameters))
+            record.marked = self._marked(record.plugin)
+            for hook, attribute, _ in record.marked:
+                if hook == "mastra_addhooks":
+                    function: Callable[..., Any] = getattr(record.plugin, attribute)
+                    function(*(self for _ in inspect.signature(function).parameters))
         except CONTAINED as error:
             record.break_off(error)
 
     def has_unknown_hooks(self, record: PluginRecord) -> bool:
         """True if the plugin implements a hook that isn't defined (yet)."""
-        try:
-            return record.state == "imported" and self._unknown_hook(record) is not None
-        except CONTAINED as error:
-            record.break_off(error)
-            return False
+        return record.state == "imported" and self._unknown_hook(record) is not None
 
     def _unknown_hook(self, record: PluginRecord) -> str | None:
-        for hook, options in self._marked(record):
+        for hook, _, options in record.marked:
             if self.policy(hook) is None and not options.get("optionalhook"):
                 return hook
         return None
 
-    def _marked(self, record: PluginRecord) -> list[tuple[str, dict[str, Any]]]:
-        found: list[tuple[str, dict[str, Any]]] = []
-        for attribute in dir(record.plugin):
-            options = self._pluggy.parse_hookimpl_opts(record.plugin, attribute)
+    def _marked(self, plugin: object) -> list[tuple[str, str, dict[str, Any]]]:
+        found: list[tuple[str, str, dict[str, Any]]] = []
+        for attribute in dir(plugin):
+            options = self._pluggy.parse_hookimpl_opts(plugin, attribute)
             if options is not None:
-                found.append((options.get("specname") or attribute, dict(options)))
+                found.append((options.get("specname") or attribute, attribute, dict(options)))
         return found
 
     def register(self, record: PluginRecord) -> None:
@@ -131,11 +128,10 @@ class PluginHost:
             record.break_off(error)
 
     def _register(self, record: PluginRecord) -> None:
-        marked = self._marked(record)
         if (unknown := self._unknown_hook(record)) is not None:
             record.refuse(f"implements the unknown hook {unknown!r}")
             return
-        for hook, options in marked:
+        for hook, _, options in record.marked:
             if options.get("hookwrapper") or (options.get("wrapper") and hook != WRAPPABLE):
                 record.refuse(
                     f"wraps the hook {hook!r}",
@@ -143,7 +139,7 @@ class PluginHost:
                 )
                 return
         self._pluggy.register(record.plugin, name=self._registered_name(record))
-        record.hooks = tuple(sorted(hook for hook, _ in marked if self.policy(hook)))
+        record.hooks = tuple(sorted({hook for hook, _, _ in record.marked if self.policy(hook)}))
         for hook in record.hooks:
             self._check_function(record, hook)
         record.state = "active"

@@ -216,7 +216,7 @@ class PluginManager:
             twin.distribution, twin.version = record.distribution, record.version
             self._drop(record)
             return
-        host.call_addhooks(record)
+        host.read(record)
 
     def _drop(self, record: PluginRecord) -> None:
         record.state = "dropped"

@@ -50,6 +50,8 @@ class PluginRecord:
     #: Why it was put aside, or a note on an active plugin.
     reason: str = ""
     error: MastraError | None = None
+    #: Hook, attribute and options of every function that carries the mark.
+    marked: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     hooks: tuple[str, ...] = ()
     #: What its collecting hooks without arguments gave, consumed once.
     offers: dict[str, tuple[object, ...]] = field(default_factory=dict)

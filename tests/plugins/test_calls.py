@@ -613,8 +613,8 @@ def test_an_implementation_may_be_marked_in_any_way(make_manager: MakeManager) -
     """Under another name, or as a static method."""
 
     class Marked:
-        @hookimpl(specname="mastra_create_processor")
         @staticmethod
+        @hookimpl(specname="mastra_create_processor")
         def make_it(processor_id: str) -> str:
             return processor_id.upper()
 
