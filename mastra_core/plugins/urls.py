@@ -120,7 +120,7 @@ def _web_url(text: str, scheme: str) -> InvalidUrlError:
     meant = f"libsql+{scheme}://"
     return InvalidUrlError(
         url=text,
-        reason=f"'{scheme}://' doesn't say which adapter is meant. Did you mean '{meant}'?",
+        reason=f"'{scheme}://' doesn't say which adapter is meant, unlike '{meant}'",
         hint=f"For a libSQL server write {meant}…",
     )
 
