@@ -1,0 +1,140 @@
+"""The database inside this process: a writer, a reader, and their connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import apsw
+
+from mastra_core.errors import MastraError
+from mastra_libsql.errors import storage_error
+from mastra_libsql.settings import LibSQLSettings, Target, TargetKind
+from mastra_libsql.worker import CallJob, ProgramJob, ReadJob, Session, StatementJob, Worker
+from mastra_libsql.write_lock import BusyWait, WriteLock
+from mastra_sql.executor import Observer, ProgramFactory, Rows, Step
+
+__all__ = ("EmbeddedExecutor",)
+
+T = TypeVar("T")
+
+#: Statements that a connection keeps prepared.
+_PREPARED: Final = 512
+
+
+class EmbeddedExecutor:
+    """
+    Runs statements on a file or in memory.
+
+    A file has one writing and one reading connection, each with its own thread; a database
+    in memory has one connection for both.
+    """
+
+    def __init__(self, target: Target, settings: LibSQLSettings, lock: WriteLock) -> None:
+        self.where = target.address
+        self._settings = settings
+        self._is_file = target.kind is TargetKind.FILE
+        timeout = settings.busy_timeout_ms / 1000
+        self._writer = Worker(
+            self._open_writer, name=f"libsql-writer:{self.where}", lock=lock, lock_timeout=timeout
+        )
+        self._reader = self._writer
+        if self._is_file:
+            self._reader = Worker(
+                self._open_reader, name=f"libsql-reader:{self.where}", lock=None, lock_timeout=0
+            )
+
+    # -- statements ------------------------------------------------------------------------
+
+    async def read(self, operation: str, *steps: Step) -> list[Rows]:
+        try:
+            return await self._reader.submit(ReadJob(steps))
+        except MastraError:
+            raise
+        except Exception as exc:
+            raise storage_error(exc, operation, self.where) from exc
+
+    async def write(self, operation: str, step: Step) -> Rows:
+        try:
+            return await self._writer.submit(StatementJob(step))
+        except MastraError:
+            raise
+        except Exception as exc:
+            raise storage_error(exc, operation, self.where) from exc
+
+    async def transact(self, operation: str, program: ProgramFactory[T]) -> T:
+        try:
+            return await self._writer.submit(ProgramJob(program))
+        except MastraError:
+            raise
+        except Exception as exc:
+            raise storage_error(exc, operation, self.where) from exc
+
+    async def call(self, operation: str, call: Callable[[Session], T]) -> T:
+        """Do something else with the writing connection, between transactions."""
+        try:
+            return await self._writer.submit(CallJob(call))
+        except MastraError:
+            raise
+        except Exception as exc:
+            raise storage_error(exc, operation, self.where) from exc
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """
+        Open the writing connection; the reading one opens with its first use.
+
+        Raises:
+            StorageError: The file can't be opened, or is no database.
+        """
+        try:
+            await self._writer.open()
+        except Exception as exc:
+            raise storage_error(exc, "open", self.where) from exc
+
+    async def aclose(self) -> None:
+        """Close both connections; idempotent."""
+        if self._reader is not self._writer:
+            await self._reader.aclose()
+        await self._writer.aclose()
+
+    @property
+    def open_connections(self) -> int:
+        return sum(worker.is_open for worker in {self._writer, self._reader})
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait in a queue."""
+        return sum(worker.waiting for worker in {self._writer, self._reader})
+
+    def observe(self, observer: Observer | None) -> None:
+        """Call this for every statement from now on, in the thread that ran it."""
+        for worker in {self._writer, self._reader}:
+            worker.observe(observer)
+
+    # -- connections -----------------------------------------------------------------------
+
+    def _open_writer(self, is_closing: Callable[[], bool]) -> apsw.Connection:
+        connection = self._connect(is_closing)
+        try:
+            if self._is_file:
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+                connection.execute("PRAGMA synchronous = NORMAL")
+            else:
+                # Nothing to read tells whether the file is a database; there is no file.
+                connection.execute("PRAGMA synchronous = OFF")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_reader(self, is_closing: Callable[[], bool]) -> apsw.Connection:
+        connection = self._connect(is_closing)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _connect(self, is_closing: Callable[[], bool]) -> apsw.Connection:
+        connection = apsw.Connection(self.where, statementcachesize=_PREPARED)
+        connection.set_busy_handler(BusyWait(self._settings.busy_timeout_ms, is_closing))
+        return connection

@@ -1,0 +1,156 @@
+"""What may be set for a libSQL database, and what its URL means."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from mastra_core.errors import InvalidUrlError
+
+__all__ = ("LibSQLSettings", "Target", "TargetKind")
+
+_MEMORY: Final = frozenset({":memory:", "file::memory:", "file::memory:?cache=shared"})
+_REMOTE: Final = {
+    "libsql": "libsql",
+    "libsql+http": "http",
+    "libsql+https": "https",
+    "libsql+ws": "ws",
+    "libsql+wss": "wss",
+    "http": "http",
+    "https": "https",
+    "ws": "ws",
+    "wss": "wss",
+}
+
+
+class TargetKind(StrEnum):
+    """Where the database is."""
+
+    MEMORY = "memory"
+    FILE = "file"
+    HTTP = "http"
+    WEBSOCKET = "websocket"
+
+
+class Target(BaseModel):
+    """One database, as the clients need it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: TargetKind
+    #: Path of the file, or address of the server without credentials.
+    address: str
+    auth_token: SecretStr | None = None
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the database runs inside this process."""
+        return self.kind in {TargetKind.MEMORY, TargetKind.FILE}
+
+
+class LibSQLSettings(BaseModel):
+    """
+    Options of ``LibSQLStorage``; query parameters ``mastra_*`` of the URL set them, too.
+
+    Example::
+
+        LibSQLSettings(url="file:app.db", busy_timeout_ms=2000)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: ``file:path``, ``:memory:``, ``libsql://host``, ``libsql+http://host:port`` ...
+    url: str
+    #: How to reach a ``libsql://`` server; the part after ``+`` of the URL.
+    driver: Literal["http", "https", "ws", "wss"] | None = None
+    #: Token for a libSQL server; also ``authToken`` in the URL.
+    auth_token: SecretStr | None = None
+    #: Put in front of every table name; with one, peers of the other language see nothing.
+    prefix: str = Field(default="", pattern=r"^[A-Za-z_]?[A-Za-z0-9_]*$")
+    #: Never create or change anything; refuse to open what has to be migrated first.
+    disable_init: bool = False
+    #: How long a writer waits for other processes before it gives up.
+    busy_timeout_ms: int = Field(default=10_000, ge=0, le=600_000)
+    #: How long a server may take to answer.
+    request_timeout_ms: int = Field(default=30_000, ge=100, le=600_000)
+    #: How many writers may be at a server at once; more of them livelock it.
+    max_remote_writers: int = Field(default=4, ge=1, le=64)
+    #: Larger snapshots are refused (snapshots.md G12).
+    max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_url_options(cls, data: Any) -> Any:
+        """Move ``mastra_*`` parameters out of the URL; what was given apart wins."""
+        if not isinstance(data, dict) or not isinstance(data.get("url"), str):
+            return data
+        url, options = _split_options(data["url"])
+        return {**options, **data, "url": url}
+
+    @property
+    def target(self) -> Target:
+        """
+        What the URL means.
+
+        Raises:
+            InvalidUrlError: It is none of ours.
+        """
+        return _target(self.url, self.driver, self.auth_token)
+
+
+def _split_options(url: str) -> tuple[str, dict[str, str]]:
+    base, mark, query = url.partition("?")
+    if not mark:
+        return url, {}
+    ours: dict[str, str] = {}
+    rest: list[str] = []
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if name.startswith("mastra_"):
+            ours[name.removeprefix("mastra_")] = unquote(value)
+        else:
+            rest.append(pair)
+    return (f"{base}?{'&'.join(rest)}" if rest else base), ours
+
+
+def _target(url: str, driver: str | None, auth_token: SecretStr | None) -> Target:
+    if url in _MEMORY:
+        return Target(kind=TargetKind.MEMORY, address=":memory:")
+    if url.startswith("file:"):
+        return Target(kind=TargetKind.FILE, address=_file_path(url))
+    parts = urlsplit(url)
+    scheme = _REMOTE.get(parts.scheme)
+    if scheme is None or not parts.hostname:
+        raise InvalidUrlError(url=url, reason="it is no libSQL file or server")
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    token = query.pop("authToken", None)
+    if scheme == "libsql" and driver:
+        scheme = driver
+    elif scheme == "libsql":
+        scheme = "ws" if query.get("tls") == "0" else "wss"
+    query.pop("tls", None)
+    if query:
+        raise InvalidUrlError(url=url, reason=f"unknown parameter {min(query)!r}")
+    kind = TargetKind.HTTP if scheme in {"http", "https"} else TargetKind.WEBSOCKET
+    return Target(
+        kind=kind,
+        address=urlunsplit((scheme, parts.netloc, parts.path, "", "")),
+        auth_token=auth_token or (SecretStr(token) if token else None),
+    )
+
+
+def _file_path(url: str) -> str:
+    path = unquote(url.removeprefix("file:").partition("?")[0])
+    if path.startswith("//"):
+        # file:///absolute and file://localhost/absolute; any other host isn't ours to read.
+        host, _, rest = path[2:].partition("/")
+        if host not in {"", "localhost"}:
+            raise InvalidUrlError(url=url, reason=f"it names the host {host!r}")
+        path = f"/{rest}"
+    if not path or path.endswith("/"):
+        raise InvalidUrlError(url=url, reason="it names no file")
+    return str(Path(path).absolute())

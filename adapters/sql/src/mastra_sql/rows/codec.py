@@ -1,0 +1,153 @@
+"""One table's rows as models and back.
+
+A row is a tuple in the order of the table's columns. Reading skips pydantic's validation,
+which costs more than the query: every value was converted by its column's kind already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+from sqlalchemy import Column, Table
+
+from mastra_core.base.jsonjs import decode, encode
+from mastra_core.errors import StorageDataError, WireDecodeError
+from mastra_sql.dialect import SqlDialect
+from mastra_sql.executor import Row
+from mastra_sql.tables import ColumnKind, column_kind
+
+__all__ = ("RowCodec", "trusted")
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class RowCodec(Generic[M]):
+    """Converts between the rows of one table and one model."""
+
+    def __init__(self, model: type[M], table: Table, dialect: SqlDialect) -> None:
+        self._model = model
+        self._table = table.name
+        fields = _fields_by_column(model, table)
+        self._columns = [
+            (field, _reader(column, dialect), column.nullable is False)
+            for column, field in ((column, fields[column.name]) for column in table.columns)
+        ]
+        self._writers: dict[str, tuple[str, Callable[[Any], Any] | None]] = {
+            fields[column.name]: (column.name, _writer(column, dialect)) for column in table.columns
+        }
+        # All fields in the order of the model; a required one is always overwritten.
+        self._template = {
+            name: None if info.is_required() else info.get_default(call_default_factory=True)
+            for name, info in model.model_fields.items()
+        }
+
+    def model(self, row: Row) -> M:
+        """
+        The model of one row.
+
+        Raises:
+            StorageDataError: A value isn't what its column should hold.
+        """
+        values = dict(self._template)
+        given: set[str] = set()
+        try:
+            for (field, read, required), value in zip(self._columns, row, strict=True):
+                if value is None:
+                    if required:
+                        raise WireDecodeError(f"{field} is NULL.")
+                    continue
+                values[field] = value if read is None else read(value)
+                given.add(field)
+        except (WireDecodeError, ValueError, TypeError) as exc:
+            raise StorageDataError(
+                f"A row of {self._table!r} can't be read: {exc}",
+                details={"table": self._table, "row": str(row[0])},
+            ) from exc
+        return trusted(self._model, values, given)
+
+    def models(self, rows: Iterable[Row]) -> list[M]:
+        """The models of many rows; one that can't be read is left out, with a warning."""
+        found: list[M] = []
+        for row in rows:
+            try:
+                found.append(self.model(row))
+            except StorageDataError as exc:
+                logger.warning("unreadable row left out", extra={"error": str(exc)})
+        return found
+
+    def values(self, model: M) -> dict[str, Any]:
+        """Parameters of all columns, by column name."""
+        members = model.__dict__
+        found: dict[str, Any] = {}
+        for field, (column, write) in self._writers.items():
+            value = members[field]
+            found[column] = value if write is None or value is None else write(value)
+        return found
+
+    def changes(self, before: M, after: M) -> dict[str, Any]:
+        """Parameters of the columns whose value differs; a JSON value is one if it is another
+        object, since ``1`` and ``true`` are equal to Python but not to JSON."""
+        old, new = before.__dict__, after.__dict__
+        return {
+            column: value if write is None or value is None else write(value)
+            for field, (column, write) in self._writers.items()
+            if (value := new[field]) is not old[field] and (write is encode or value != old[field])
+        }
+
+    def given(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters for these fields (Python names), by column name."""
+        found: dict[str, Any] = {}
+        for field, value in fields.items():
+            column, write = self._writers[field]
+            found[column] = value if write is None or value is None else write(value)
+        return found
+
+    def knows(self, field: str) -> bool:
+        """Whether the table has a column for this field."""
+        return field in self._writers
+
+
+def _fields_by_column(model: type[BaseModel], table: Table) -> dict[str, str]:
+    by_alias = {info.alias or name: name for name, info in model.model_fields.items()}
+    return {
+        column.name: column.name if column.name in model.model_fields else by_alias[column.name]
+        for column in table.columns
+    }
+
+
+def _reader(column: Column[Any], dialect: SqlDialect) -> Callable[[Any], Any] | None:
+    match column_kind(column):
+        case ColumnKind.JSON:
+            return decode
+        case ColumnKind.TIME:
+            return dialect.time_from
+        case ColumnKind.TEXT | ColumnKind.INTEGER:
+            return None
+
+
+def _writer(column: Column[Any], dialect: SqlDialect) -> Callable[[Any], Any] | None:
+    match column_kind(column):
+        case ColumnKind.JSON:
+            return encode
+        case ColumnKind.TIME:
+            time_value: Callable[[datetime], Any] = dialect.time_value
+            return time_value
+        case ColumnKind.TEXT | ColumnKind.INTEGER:
+            return None
+
+
+def trusted(model: type[M], values: dict[str, Any], given: set[str]) -> M:
+    """A model of values that are known to be right, as ``model_construct`` makes it, but fast."""
+    made = model.__new__(model)
+    put = object.__setattr__
+    put(made, "__dict__", values)
+    put(made, "__pydantic_fields_set__", given)
+    put(made, "__pydantic_extra__", {})
+    put(made, "__pydantic_private__", None)
+    return made

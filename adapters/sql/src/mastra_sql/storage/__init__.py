@@ -1,0 +1,21 @@
+"""The domain stores, written once for every SQL database."""
+
+from __future__ import annotations
+
+from mastra_sql.storage.background_tasks import SqlBackgroundTasks
+from mastra_sql.storage.host import SqlHost
+from mastra_sql.storage.memory import SqlMemory
+from mastra_sql.storage.notifications import SqlNotifications
+from mastra_sql.storage.schedules import SqlSchedules
+from mastra_sql.storage.thread_state import SqlThreadState
+from mastra_sql.storage.workflows import SqlWorkflows
+
+__all__ = (
+    "SqlBackgroundTasks",
+    "SqlHost",
+    "SqlMemory",
+    "SqlNotifications",
+    "SqlSchedules",
+    "SqlThreadState",
+    "SqlWorkflows",
+)
