@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 
 import pytest
 
 from mastra_conformance.clock import ShiftedClock
 from mastra_conformance.facts import add_facts
 from mastra_conformance.leaks import LeakError, Snapshot, check_closed, leaked_tasks, leaked_threads
+from mastra_conformance.limits import in_time
 from mastra_conformance.naming import is_ours
 from mastra_conformance.opening import Opener
 from mastra_conformance.options import options_of
+from mastra_conformance.outcomes import not_run
 from mastra_conformance.processes import Processes
 from mastra_conformance.server_info import server_of
+from mastra_conformance.servers import Missing, RunningServer, product_named, start_server
+from mastra_conformance.servers.find import find_server
 from mastra_conformance.subject import Subject
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.contracts.lease import LeaseProvider
@@ -28,6 +32,7 @@ __all__ = (
     "ids",
     "leak_check",
     "lease",
+    "local_server",
     "no_leaks",
     "open_lease",
     "open_pubsub",
@@ -119,7 +124,7 @@ def open_lease(opener: Opener) -> OpenLease:
 @pytest.fixture
 async def store(request: pytest.FixtureRequest, opener: Opener) -> AsyncIterator[Storage]:
     """An opened, initialised, empty store."""
-    async with opener.clean_storage() as opened:
+    async with in_time(opener.clean_storage()) as opened:
         add_facts(
             request.node,
             server=await server_of(opened),
@@ -132,7 +137,7 @@ async def store(request: pytest.FixtureRequest, opener: Opener) -> AsyncIterator
 @pytest.fixture
 async def pubsub(opener: Opener) -> AsyncIterator[PubSub]:
     """An opened bus without any event."""
-    async with opener.pubsub() as opened:
+    async with in_time(opener.pubsub()) as opened:
         yield opened
     check_closed(opened)
 
@@ -140,9 +145,32 @@ async def pubsub(opener: Opener) -> AsyncIterator[PubSub]:
 @pytest.fixture
 async def lease(opener: Opener) -> AsyncIterator[LeaseProvider]:
     """An opened lease provider without any lease."""
-    async with opener.lease() as opened:
+    async with in_time(opener.lease()) as opened:
         yield opened
     check_closed(opened)
+
+
+@pytest.fixture(scope="session")
+def local_server() -> Iterator[Callable[[str], RunningServer]]:
+    """
+    A real server by its name, such as ``sqld``; started once, stopped at the end of the run.
+
+    A test that asks for one that isn't here is not run, with the reason and the command.
+    """
+    running: dict[str, RunningServer] = {}
+    with ExitStack() as stack:
+
+        def start(name: str) -> RunningServer:
+            if name not in running:
+                product = product_named(name)
+                match find_server(product):
+                    case Missing(reason=reason, command=command):
+                        not_run(reason, command=command)
+                    case found:
+                        running[name] = stack.enter_context(start_server(product, found))
+            return running[name]
+
+        yield start
 
 
 @pytest.fixture

@@ -5,18 +5,57 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import TypeVar
 
 import pytest
 
 from mastra_conformance.naming import is_ours
 from mastra_conformance.options import options_of
 
-__all__ = ("TEST_SECONDS", "limit_time")
+__all__ = ("OPEN_SECONDS", "TEST_SECONDS", "in_time", "limit_time")
+
+T = TypeVar("T")
 
 TEST_SECONDS = 60.0
 """Seconds that one test may take, beside what ``--mastra-soak`` adds."""
+
+
+OPEN_SECONDS = 30.0
+"""Seconds that opening or closing may take."""
+
+
+@asynccontextmanager
+async def in_time(manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """
+    Open and close something, each in bounded time.
+
+    Raises:
+        AssertionError: It hung.
+    """
+    async with AsyncExitStack() as stack:
+        async with _limited(OPEN_SECONDS, "Opening"):
+            opened = await stack.enter_async_context(manager)
+        yield opened
+        async with _limited(OPEN_SECONDS, "Closing"):
+            await stack.aclose()
+
+
+@asynccontextmanager
+async def _limited(seconds: float, what: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as exc:
+        if limit.expired():
+            raise AssertionError(f"{what} was not done after {seconds:g} s.") from exc
+        raise
 
 
 @contextmanager
@@ -30,13 +69,8 @@ def limit_time(item: pytest.Function) -> Iterator[None]:
 
     @functools.wraps(function)
     async def limited(*args: object, **kwargs: object) -> object:
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                return await function(*args, **kwargs)
-        except TimeoutError as exc:
-            if limit.expired():
-                raise AssertionError(f"The test was not done after {seconds:g} s.") from exc
-            raise
+        async with _limited(seconds, "The test"):
+            return await function(*args, **kwargs)
 
     item.obj = limited
     try:
