@@ -1,0 +1,183 @@
+"""The checks of ``doctor``; none of them raises, and none of them changes anything."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mastra_cli.stores import refuse_absent_file
+from mastra_core.config import AdapterSection, Settings
+from mastra_core.contracts.storage import Storage
+from mastra_core.contracts.storage.migrations import MigratableStorage
+from mastra_core.errors import MastraError
+from mastra_core.plugins import (
+    AdapterContext,
+    CheckResult,
+    PluginManager,
+    Registry,
+    open_storage,
+    parse_adapter_url,
+)
+
+__all__ = ("Check", "check_plugins", "check_settings", "check_store", "plugin_checks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of the diagnosis."""
+
+    name: str
+    status: Literal["ok", "warning", "failed"]
+    summary: str
+    #: What mends it; None if nothing has to be mended.
+    fix: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        wire: dict[str, Any] = {"name": self.name, "status": self.status, "summary": self.summary}
+        return wire if self.fix is None else {**wire, "fix": self.fix}
+
+
+def _failed(name: str, error: MastraError) -> Check:
+    return Check(name=name, status="failed", summary=error.message, fix=error.hint)
+
+
+def check_plugins(manager: PluginManager) -> Iterator[Check]:
+    """One line for all that are well, and one for each that isn't."""
+    found = manager.status()
+    active = [item.name for item in found if item.status == "active"]
+    yield Check(name="plugins", status="ok", summary=f"{len(active)} active: {', '.join(active)}")
+    for item in found:
+        if item.status in {"broken", "incompatible", "conflict"}:
+            yield Check(
+                name=f"plugin {item.name}",
+                status="warning" if item.status == "conflict" else "failed",
+                summary=f"{item.status}: {item.reason}",
+                fix=f"mastra-py plugins {item.name}",
+            )
+        elif item.status == "active" and item.reason:
+            yield Check(name=f"plugin {item.name}", status="warning", summary=item.reason)
+
+
+def check_settings(settings: Settings) -> Iterator[Check]:
+    """Which settings don't have their default, and where they come from."""
+    told = [
+        f"{name} = {value} ({source})"
+        for name, (value, source) in settings.describe().items()
+        if source != "default"
+    ]
+    yield Check(name="settings", status="ok", summary="; ".join(told) or "all defaults")
+
+
+async def check_store(settings: Settings, manager: PluginManager) -> list[Check]:
+    """Whether the store opens, what it can do, and whether it has to be migrated."""
+    url = settings.storage.url
+    if url is None:
+        return [
+            Check(
+                name="storage",
+                status="warning",
+                summary="No store is set; everything is kept in memory and lost at the end.",
+                fix="Set MASTRA_STORAGE_URL, or check one with --url file:./app.db",
+            )
+        ]
+    try:
+        target = parse_adapter_url(url, schemes=manager.schemes())
+        refuse_absent_file(target)
+        context = AdapterContext()
+        opened = open_storage(target, manager, context=context, options=settings.storage.options)
+        async with opened as store:
+            checks = [_opened(store, target.redacted), await _shape(store)]
+    except MastraError as exc:
+        return [_failed("storage", exc)]
+    return [*checks, _lease(store, settings, Registry(manager), target.scheme)]
+
+
+def _opened(store: Storage, url: str) -> Check:
+    count = len(store.capabilities)
+    if store.volatile:
+        lost = f"{url} opens, but nothing in it survives the process."
+        return Check(name="storage", status="warning", summary=lost)
+    return Check(
+        name="storage", status="ok", summary=f"{url} opens ({store.name}, {count} capabilities)"
+    )
+
+
+async def _shape(store: Storage) -> Check:
+    if not isinstance(store, MigratableStorage):
+        return Check(name="shape", status="ok", summary="nothing to migrate")
+    try:
+        plan = await store.plan_migration()
+    except MastraError as exc:
+        return _failed("shape", exc)
+    if plan.statements:
+        return Check(
+            name="shape",
+            status="warning",
+            summary=f"{len(plan.statements)} statements to do, version {plan.found_version} → "
+            f"{plan.target_version}; opening it for an application does them",
+            fix="mastra-py migrate --url …",
+        )
+    left_out = f"; left out: {'; '.join(plan.skipped)}" if plan.skipped else ""
+    return Check(
+        name="shape",
+        status="warning" if plan.skipped else "ok",
+        summary=f"version {plan.target_version}{left_out}",
+    )
+
+
+def _lease(store: Storage, settings: Settings, registry: Registry, scheme: str) -> Check:
+    """Leases that other processes don't see, beside a store that they do (design 4.4.3)."""
+    named = settings.lease.url or settings.pubsub.url
+    has_adapter = registry.find_adapter("lease", scheme) is not None
+    if store.volatile or named is not None or (has_adapter and scheme != "memory"):
+        return Check(name="lease", status="ok", summary=named or "goes with the store")
+    return Check(
+        name="lease",
+        status="warning",
+        summary="Leases are only seen by one process: run one process at a time on this store.",
+        fix="Set MASTRA_LEASE_URL to a provider that all processes reach.",
+    )
+
+
+async def plugin_checks(
+    settings: Settings, manager: PluginManager, *, may_open: bool
+) -> list[Check]:
+    """
+    The checks that plugins bring along; one that raises is a failed check.
+
+    Args:
+        settings: Of the application that the checks get.
+        manager: Knows the checks.
+        may_open: Whether opening the store leaves it as it is; the application is in memory
+            otherwise.
+    """
+    offers = Registry(manager).doctor_checks()
+    if not offers:
+        return []
+    if not may_open:
+        settings = settings.model_copy(update={"storage": AdapterSection()})
+    from mastra_core.mastra import Mastra
+    from mastra_core.plugins.making import load_factory
+
+    checks: list[Check] = []
+    async with Mastra(settings=settings) as application:
+        for offer in offers:
+            try:
+                found = load_factory(offer.spec.factory)(application)
+                result: CheckResult = await found if inspect.isawaitable(found) else found
+            except Exception as exc:  # noqa: BLE001 - a third party's check must not end ours
+                text = f"the check itself failed: {type(exc).__name__}: {exc}"
+                checks.append(Check(name=offer.spec.name, status="failed", summary=text))
+                continue
+            checks.append(
+                Check(
+                    name=offer.spec.name,
+                    status=result.status,
+                    summary=result.summary,
+                    fix=result.fix,
+                )
+            )
+    return checks
