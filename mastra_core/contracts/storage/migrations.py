@@ -32,24 +32,21 @@ class MigrationPlan(Protocol):
 
 @runtime_checkable
 class MigratableStorage(Protocol):
-    """What a store with the capability ``storage.migrations`` offers beside its domains.
+    """
+    What a store with the capability ``storage.migrations`` offers beside its domains.
 
-    All of it works on a store that is open and not initialised.
+    ``init`` is what migrates: under a lock, all or nothing.
     """
 
     async def plan_migration(self) -> MigrationPlan:
         """
-        What ``migrate`` would do; changes nothing.
+        What ``init`` would do right now; changes nothing, and needs no open store.
 
         Raises:
             StorageSchemaError: The database is newer than this version.
         """
         ...
 
-    async def migrate(self) -> MigrationPlan:
-        """Do it, under a lock and in one transaction; returns what was done."""
-        ...
-
-    def migration_sql(self) -> Sequence[str]:
+    def export_ddl(self) -> str:
         """Everything that an empty database needs, for people who run it themselves."""
         ...

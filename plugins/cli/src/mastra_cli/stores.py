@@ -14,14 +14,23 @@ from mastra_core.plugins import (
     AdapterContext,
     AdapterUrl,
     PluginManager,
-    open_storage,
+    Registry,
     parse_adapter_url,
 )
+from mastra_core.plugins.making import make_adapter
 
 if TYPE_CHECKING:
     from mastra_core.contracts.storage import Storage
 
-__all__ = ("chosen_settings", "opened_store", "plugin_manager", "refuse_absent_file", "store_url")
+__all__ = (
+    "chosen_settings",
+    "is_absent_file",
+    "made_store",
+    "opened_store",
+    "plugin_manager",
+    "refuse_absent_file",
+    "store_url",
+)
 
 #: The core's own plugins, which have no entry point.
 _BUILTINS = ("mastra_core.inmemory.plugin",)
@@ -53,6 +62,13 @@ def store_url(settings: Settings) -> str:
     return settings.storage.url
 
 
+def is_absent_file(url: AdapterUrl) -> bool:
+    """Whether the URL names a file that isn't there."""
+    if url.scheme != "file" or url.is_volatile:
+        return False
+    return not Path(unquote(url.path)).exists()
+
+
 def refuse_absent_file(url: AdapterUrl) -> None:
     """
     Looking into a database must not create it.
@@ -60,40 +76,47 @@ def refuse_absent_file(url: AdapterUrl) -> None:
     Raises:
         ConfigError: The URL names a file that isn't there.
     """
-    if url.scheme != "file" or url.is_volatile:
-        return
-    path = Path(unquote(url.path))
-    if not path.exists():
+    if is_absent_file(url):
         raise ConfigError(
-            f"There is no database {str(path)!r}.",
+            f"There is no database {unquote(url.path)!r}.",
             hint="Check the path; 'mastra-py migrate' creates a database on purpose.",
         )
 
 
-@asynccontextmanager
-async def opened_store(
-    url: str | None, *, initialise: bool = True, must_exist: bool = True
-) -> AsyncIterator[Storage]:
+def made_store(
+    url: str | None, *, settings: Settings | None = None, in_memory: bool = False
+) -> tuple[Storage, AdapterUrl]:
     """
-    The store for an ``async with`` block.
+    The store of the command line, not opened, and its URL.
 
     Args:
         url: From the command line; the settings are asked otherwise.
-        initialise: Create what is missing, as an application would.
-        must_exist: Refuse a database file that isn't there.
+        settings: If they are read already.
+        in_memory: An empty database of the same adapter instead of a file that isn't there.
+
+    Raises:
+        MastraError: Nothing can be made of it; the message says why.
+    """
+    settings = settings or chosen_settings(url)
+    manager = plugin_manager(settings)
+    target = parse_adapter_url(store_url(settings), schemes=manager.schemes())
+    if in_memory and is_absent_file(target):
+        target = parse_adapter_url(":memory:")
+    offer = Registry(manager).adapter("storage", target)
+    store: Storage = make_adapter(offer, target, AdapterContext(), options=settings.storage.options)
+    return store, target
+
+
+@asynccontextmanager
+async def opened_store(url: str | None) -> AsyncIterator[Storage]:
+    """
+    The store for an ``async with`` block; a database file that isn't there is refused.
 
     Raises:
         MastraError: It can't be opened; the message says why.
     """
-    settings = chosen_settings(url)
-    manager = plugin_manager(settings)
-    target = parse_adapter_url(store_url(settings), schemes=manager.schemes())
-    if must_exist:
-        refuse_absent_file(target)
-    opened = open_storage(
-        target, manager, context=AdapterContext(), options=settings.storage.options
-    )
-    async with opened as store:
-        if initialise:
-            await store.init()
-        yield store
+    store, target = made_store(url)
+    refuse_absent_file(target)
+    async with store as opened:
+        await opened.init()
+        yield opened

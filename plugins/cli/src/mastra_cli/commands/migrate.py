@@ -10,7 +10,7 @@ from mastra_cli.exits import wrong_usage
 from mastra_cli.options import JsonOption, UrlOption
 from mastra_cli.render import print_json, print_text, say
 from mastra_cli.running import waiting
-from mastra_cli.stores import opened_store
+from mastra_cli.stores import made_store
 from mastra_core.contracts.storage.migrations import MigratableStorage, MigrationPlan
 from mastra_core.errors import CapabilityNotSupportedError
 
@@ -36,26 +36,28 @@ async def migrate(
     """Bring a database to the shape this version needs; nothing is ever dropped or renamed."""
     if dry_run and sql:
         raise wrong_usage("--dry-run and --sql exclude each other.")
-    async with opened_store(url, initialise=False, must_exist=dry_run) as store:
-        if not isinstance(store, MigratableStorage):
-            raise CapabilityNotSupportedError(
-                adapter=store.name,
-                capability="storage.migrations",
-                hint="There is nothing to migrate: it has no shape of its own.",
-            )
-        if sql:
-            _print_sql(list(store.migration_sql()), as_json=as_json)
-            return
-        plan = await store.plan_migration() if dry_run else await store.migrate()
+    store, _ = made_store(url, in_memory=dry_run or sql)
+    if not isinstance(store, MigratableStorage):
+        raise CapabilityNotSupportedError(
+            adapter=store.name,
+            capability="storage.migrations",
+            hint="There is nothing to migrate: it has no shape of its own.",
+        )
+    if sql:
+        _print_sql(store.export_ddl(), as_json=as_json)
+        return
+    plan = await store.plan_migration()
+    if not dry_run:
+        async with store:
+            await store.init()
     _print_plan(plan, applied=not dry_run, as_json=as_json)
 
 
-def _print_sql(statements: list[str], *, as_json: bool) -> None:
+def _print_sql(ddl: str, *, as_json: bool) -> None:
     if as_json:
-        print_json(statements)
-        return
-    for statement in statements:
-        print_text(f"{statement.strip().rstrip(';')};")
+        print_json({"sql": ddl})
+    else:
+        print_text(ddl.rstrip())
 
 
 def _print_plan(plan: MigrationPlan, *, applied: bool, as_json: bool) -> None:
