@@ -173,16 +173,16 @@ class BatchBuffer(Generic[T]):
         if self._flushing is not None:
             self._again = True
         elif self._items:
-            self._alarm.stop()
             self._flushing = asyncio.get_running_loop().create_future()
-            self._spawn(self._run())
+            # Taken at once: what comes before the task runs belongs to the next burst.
+            self._spawn(self._run(self._take(), self._generation))
 
-    async def _run(self) -> None:
+    async def _run(self, snapshot: list[T], generation: int) -> None:
         try:
-            self._again = True
+            await self._burst(snapshot, generation)
             while self._again and not self._disposed:
                 self._again = False
-                await self._burst()
+                await self._burst(self._take(), self._generation)
         finally:
             done, self._flushing = self._flushing, None
             if done is not None and not done.done():
@@ -198,14 +198,12 @@ class BatchBuffer(Generic[T]):
         else:
             self._set_deadline()
 
-    async def _burst(self) -> None:
-        snapshot = self._take()
+    async def _burst(self, snapshot: list[T], generation: int) -> None:
         if not snapshot:
             return  # and the floor stays where it is
         kept = self._coalesce(snapshot)
         if kept is None:
             return
-        generation = self._generation
         for item in self._overflow(kept):
             if self._disposed:
                 self._give_back(item)
@@ -223,6 +221,10 @@ class BatchBuffer(Generic[T]):
             wanted = list(self._policy.coalesce([item.event for item in snapshot]))
         except Exception:
             logger.exception("batch coalesce failed", extra={"topic": snapshot[0].event.topic})
+            if self._disposed:
+                for item in snapshot:
+                    self._give_back(item)
+                return None
             self._items[:0] = snapshot
             self._first_at = self._clock.monotonic()
             return None

@@ -190,7 +190,7 @@ class HeldLease:
             await within(self._clock, ask(), self._left())
         except PubSubClosedError:
             return False
-        except Exception as exc:  # noqa: BLE001 – L8: tried again until the deadline
+        except Exception as exc:  # L8: tried again until the deadline
             logger.warning("lease not renewed", extra={"key": self.key}, exc_info=exc)
         return answers[0] if answers else None
 
@@ -213,7 +213,7 @@ class HeldLease:
             await self._provider.release_lease(
                 self.key, self.owner, fence=self.fence, holder=self._holder
             )
-        except Exception as exc:  # noqa: BLE001 – it expires by itself
+        except Exception as exc:  # it expires by itself
             logger.warning("lease not released", extra={"key": self.key}, exc_info=exc)
 
     def _left(self) -> float:
