@@ -8,6 +8,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from mastra_core.agent.agent import Agent
+from mastra_core.agent.processors import PluginProcessors, ProcessorChoice
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
@@ -19,6 +20,7 @@ from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ConfigError, ModelNotFoundError
 from mastra_core.plugins import AdapterContext, PluginManager, Registry, open_infrastructure
 from mastra_core.plugins.making import make_model
+from mastra_core.processors.runner import ProcessorRunner
 from mastra_core.threads.runtime import ThreadRuntime
 from mastra_core.workflows.snapshot_store import AgentSnapshots
 
@@ -88,6 +90,7 @@ class Mastra:
         self._lease: LeaseProvider | None = None
         self._snapshots: AgentSnapshots | None = None
         self._models: dict[str, Model] = {}
+        self._processors = PluginProcessors(self.registry, self._context)
         self._agents: dict[str, Agent] = {}
         given: Iterable[Agent] = agents.values() if isinstance(agents, Mapping) else agents
         for agent in given:
@@ -144,6 +147,21 @@ class Mastra:
             known = make_model(self.registry, name, self._context)
             self._models[name] = known
         return known
+
+    def processors_for(
+        self,
+        agent: Agent,
+        request_context: Mapping[str, Any],
+        input_choices: Sequence[ProcessorChoice],
+        output_choices: Sequence[ProcessorChoice],
+    ) -> ProcessorRunner:
+        """
+        What looks at the runs of this agent: its own processors and those of plugins.
+
+        Raises:
+            ConfigError: A processor is named that nobody offers.
+        """
+        return self._processors.runner_for(agent, request_context, input_choices, output_choices)
 
     # -- what is opened -------------------------------------------------------------------
 

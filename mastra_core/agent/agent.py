@@ -10,10 +10,10 @@ from mastra_core.agent.host import AgentHost, LocalHost
 from mastra_core.agent.memory import AgentMemory, MemoryOptions
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
 from mastra_core.agent.options import RunOptions, options_from
+from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
 from mastra_core.agent.tools import tools_by_name
 from mastra_core.contracts.model import Model
-from mastra_core.contracts.processor import Processor
 from mastra_core.contracts.signal_sink import IfActive, IfIdle, SendSignalResult
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
@@ -25,7 +25,6 @@ from mastra_core.errors import (
     ToolInputError,
 )
 from mastra_core.messages.detect import MessageInput
-from mastra_core.processors.runner import ProcessorRunner
 from mastra_core.streaming.output import FullOutput, ModelOutput
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.notifications import SendNotification
@@ -58,7 +57,8 @@ class Agent:
         tools: What it may call.
         memory: True to remember threads, False not to, or options.
         notifications: ``{"delivery_policy": ...}`` (notifications.md 4).
-        input_processors: May look at and change what goes in.
+        input_processors: May look at and change what goes in: objects, or names (perhaps with
+            options) of processors that plugins offer.
         output_processors: May look at and change what comes out.
         default_options: Options of every call, unless the call says otherwise.
     """
@@ -73,8 +73,8 @@ class Agent:
         tools: Sequence[Tool] | Mapping[str, Tool] = (),
         memory: bool | MemoryOptions = True,
         notifications: Mapping[str, Any] | None = None,
-        input_processors: Sequence[Processor] = (),
-        output_processors: Sequence[Processor] = (),
+        input_processors: Sequence[ProcessorChoice] = (),
+        output_processors: Sequence[ProcessorChoice] = (),
         default_options: Mapping[str, Any] | None = None,
     ) -> None:
         if not id:
@@ -84,9 +84,9 @@ class Agent:
         self.instructions = instructions
         self.tools = tools_by_name(tools)
         self.notifications = dict(notifications or {})
-        self.processors = ProcessorRunner(
-            input_processors=input_processors, output_processors=output_processors
-        )
+        self.input_processors = tuple(input_processors)
+        self.output_processors = tuple(output_processors)
+        check_choices((*input_processors, *output_processors))
         self._model = model
         self._memory_options = (
             memory if isinstance(memory, MemoryOptions) else (MemoryOptions() if memory else None)

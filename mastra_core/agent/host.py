@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mastra_core.agent.processors import ProcessorChoice, given_processors
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
@@ -13,6 +14,7 @@ from mastra_core.contracts.signal_sink import SignalTarget
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ModelNotFoundError, NotificationError
 from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.processors.runner import ProcessorRunner
 from mastra_core.threads.runtime import ThreadRuntime
 from mastra_core.wire.notifications import SendNotification
 from mastra_core.workflows.snapshot_store import AgentSnapshots
@@ -59,6 +61,21 @@ class AgentHost(Protocol):
         """
         ...
 
+    def processors_for(
+        self,
+        agent: Agent,
+        request_context: Mapping[str, Any],
+        input_choices: Sequence[ProcessorChoice],
+        output_choices: Sequence[ProcessorChoice],
+    ) -> ProcessorRunner:
+        """
+        What looks at the runs of this agent.
+
+        Raises:
+            ConfigError: A processor is named that nobody offers.
+        """
+        ...
+
     async def ingest_notifications(
         self,
         agent: Agent,
@@ -93,6 +110,19 @@ class LocalHost:
         raise ModelNotFoundError(
             f"Model {name!r} can't be looked up: the agent isn't part of a Mastra application.",
             hint="Give the agent a model object, or add it to Mastra(agents=[...]).",
+        )
+
+    def processors_for(
+        self,
+        agent: Agent,
+        request_context: Mapping[str, Any],
+        input_choices: Sequence[ProcessorChoice],
+        output_choices: Sequence[ProcessorChoice],
+    ) -> ProcessorRunner:
+        """The agent's own; plugins need an application."""
+        return ProcessorRunner(
+            input_processors=given_processors(input_choices),
+            output_processors=given_processors(output_choices),
         )
 
     async def ingest_notifications(

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from mastra_core.agent.processors import ProcessorChoice
 from mastra_core.contracts.model import Model, ToolChoice
-from mastra_core.contracts.processor import Processor
 from mastra_core.contracts.tool import RequireApproval, Tool
 from mastra_core.errors import RunArgumentError
 
@@ -50,8 +50,8 @@ class RunOptions:
     request_context: Mapping[str, Any] = field(default_factory=dict)
     hide_signals: bool | Sequence[str] | None = None
     abort_signal: asyncio.Event | None = None
-    input_processors: Sequence[Processor] | None = None
-    output_processors: Sequence[Processor] | None = None
+    input_processors: Sequence[ProcessorChoice] | None = None
+    output_processors: Sequence[ProcessorChoice] | None = None
     on_chunk: Callable[[dict[str, Any]], Any] | None = None
     on_step_finish: Callable[..., Awaitable[None] | None] | None = None
     on_finish: Callable[..., Awaitable[None] | None] | None = None

@@ -16,7 +16,7 @@ from mastra_core.loop.loop import AgentLoop, ResumePoint
 from mastra_core.loop.setup import Callbacks, NoSignals, RunSetup, SignalSource
 from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.messages.message_list import MessageList
-from mastra_core.processors.runner import ProcessorRunner, RunProcessors
+from mastra_core.processors.runner import RunProcessors
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.streaming.settle import RunRecord
 from mastra_core.wire.signals import Signal
@@ -308,17 +308,17 @@ class RunBuilder:
     def _processors(
         self, message_list: MessageList, context: dict[str, Any]
     ) -> RunProcessors | None:
-        options = self._options
-        runner = self._agent.processors
-        if options.input_processors is not None or options.output_processors is not None:
-            runner = ProcessorRunner(
-                input_processors=runner.input_processors
-                if options.input_processors is None
-                else options.input_processors,
-                output_processors=runner.output_processors
-                if options.output_processors is None
-                else options.output_processors,
-            )
+        options, agent = self._options, self._agent
+        runner = self._host.processors_for(
+            agent,
+            context,
+            agent.input_processors
+            if options.input_processors is None
+            else options.input_processors,
+            agent.output_processors
+            if options.output_processors is None
+            else options.output_processors,
+        )
         if not runner:
             return None
         return runner.for_run(

@@ -9,7 +9,8 @@ import pytest
 
 from mastra_conformance.cases import case
 from mastra_conformance.clock import ShiftedClock
-from mastra_conformance.suite import Suite
+from mastra_conformance.processes import Processes
+from mastra_conformance.suite import Suite, several_processes
 from mastra_conformance.suites.runtime.agents import (
     RESOURCE,
     THREAD,
@@ -731,6 +732,35 @@ class RivalAnswersSuite(Suite):
         assert (1, 9) == (len(won), len(lost))
         assert {"AGENT_RESUME_ALREADY_CLAIMED"} == {error.id for error in lost}
         assert len(shop.executed) == 1
+
+    @case("snapshots", 71)
+    @several_processes()
+    async def test_two_processes_that_approve_at_once_run_the_tool_once(
+        self, store: Storage, clock: ShiftedClock, ids: Ids, processes: Processes
+    ) -> None:
+        """Each has its own connection to the same rows; one of them is refused."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+        worker = "mastra_conformance.suites.runtime.workers:approve"
+
+        async with (
+            processes.start(worker, run_id=output.run_id) as one,
+            processes.start(worker, run_id=output.run_id) as other,
+        ):
+            for each in (one, other):
+                await each.reached("ready")
+            for each in (one, other):
+                await each.go()
+            results = [await each.result() for each in (one, other)]
+        left = await rows_of(store, output.run_id)
+
+        assert 1 == sum(result["executed"] for result in results)
+        assert ["stop"] == [result["reason"] for result in results if result["won"]]
+        assert ["AGENT_RESUME_ALREADY_CLAIMED"] == [
+            result["error"] for result in results if not result["won"]
+        ]
+        assert [] == left
 
     @case("snapshots", 72)
     async def test_approval_and_refusal_at_once_obey_one(

@@ -1,0 +1,112 @@
+"""Which processors an agent runs with: its own, those it names, those plugins add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mastra_core.contracts.processor import HOOKS, Processor
+from mastra_core.errors import ConfigError
+from mastra_core.plugins import AdapterContext, Registry
+from mastra_core.plugins.making import create_processor
+from mastra_core.plugins.specs import INPUT_SLOTS, OUTPUT_SLOTS
+from mastra_core.processors.placement import place
+from mastra_core.processors.runner import ProcessorRunner
+
+__all__ = ("PluginProcessors", "ProcessorChoice", "check_choices", "given_processors")
+
+#: A processor, the name of one that a plugin offers, or its name and options.
+ProcessorChoice = Processor | str | tuple[str, Mapping[str, Any]]
+
+
+def check_choices(choices: Sequence[ProcessorChoice]) -> None:
+    """
+    Refuse what can't be a processor.
+
+    Raises:
+        ConfigError: It has no id, or none of the hooks.
+    """
+    for choice in choices:
+        if isinstance(choice, str | tuple):
+            continue
+        if not isinstance(getattr(choice, "id", None), str):
+            raise ConfigError(f"{type(choice).__name__} is no processor: it has no id.")
+        if not any(callable(getattr(choice, hook, None)) for hook in HOOKS):
+            raise ConfigError(f"Processor {choice.id!r} has none of the hooks: {', '.join(HOOKS)}.")
+
+
+def given_processors(choices: Sequence[ProcessorChoice]) -> list[Processor]:
+    """
+    The processors among the choices of a standalone agent.
+
+    Raises:
+        ConfigError: One is named, which needs an application with plugins.
+    """
+    given: list[Processor] = []
+    for choice in choices:
+        if isinstance(choice, str | tuple):
+            raise ConfigError(
+                f"Processor {choice!r} can't be looked up: the agent isn't part of a Mastra "
+                "application."
+            )
+        given.append(choice)
+    return given
+
+
+class PluginProcessors:
+    """Processors of the agents of one application, named ones made once per agent."""
+
+    def __init__(self, registry: Registry, context: AdapterContext) -> None:
+        self._registry = registry
+        self._context = context
+        self._named: dict[tuple[str, str], Processor] = {}
+
+    def runner_for(
+        self,
+        agent: Any,
+        request_context: Mapping[str, Any],
+        input_choices: Sequence[ProcessorChoice],
+        output_choices: Sequence[ProcessorChoice],
+    ) -> ProcessorRunner:
+        """
+        What runs for this agent and context.
+
+        Raises:
+            ConfigError: A name that nobody offers, or options that don't fit.
+            PluginError: The plugin that has it can't be used.
+        """
+        return ProcessorRunner(
+            input_processors=self._list("input", agent, request_context, input_choices),
+            output_processors=self._list("output", agent, request_context, output_choices),
+        )
+
+    def _list(
+        self,
+        phase: Any,
+        agent: Any,
+        request_context: Mapping[str, Any],
+        choices: Sequence[ProcessorChoice],
+    ) -> list[Processor]:
+        configured = [self._make(agent.id, choice) for choice in choices]
+        placed = self._registry.placed(
+            phase, agent=agent, request_context=request_context, configured=configured
+        )
+        slots = INPUT_SLOTS if phase == "input" else OUTPUT_SLOTS
+        processors = place(configured, placed, slots=slots)
+        last_word: list[Processor] | None = self._registry.manager.decide(
+            "mastra_finalize_processors",
+            phase=phase,
+            processors=processors,
+            agent=agent,
+            request_context=request_context,
+        )
+        return processors if last_word is None else last_word
+
+    def _make(self, agent_id: str, choice: ProcessorChoice) -> Processor:
+        if not isinstance(choice, str | tuple):
+            return choice
+        name, options = (choice, {}) if isinstance(choice, str) else choice
+        key = (agent_id, repr(choice))
+        if key not in self._named:
+            self._named[key] = create_processor(self._registry, name, options, self._context)
+        return self._named[key]
