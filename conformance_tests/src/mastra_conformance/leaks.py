@@ -1,7 +1,7 @@
 """What a test left behind: tasks, worker threads, connections.
 
 Stores, buses and lease providers may say themselves what they hold open, see
-``Diagnosable``; for all others only tasks and threads are seen.
+``TellsResources``; for all others only tasks and threads are seen.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 __all__ = (
-    "Diagnosable",
     "LeakError",
     "Snapshot",
+    "TellsResources",
     "check_closed",
     "leaked_tasks",
     "leaked_threads",
@@ -35,10 +35,10 @@ class LeakError(AssertionError):
 
 
 @runtime_checkable
-class Diagnosable(Protocol):
+class TellsResources(Protocol):
     """Optional on a store, bus or lease provider: what it holds open right now."""
 
-    def diagnostics(self) -> Mapping[str, int]:
+    def open_resources(self) -> Mapping[str, int]:
         """
         Numbers by kind, such as ``connections``, ``transactions``, ``worker_threads``.
 
@@ -93,9 +93,9 @@ def check_closed(closed: object) -> None:
     Raises:
         LeakError: Something is still open.
     """
-    if not isinstance(closed, Diagnosable):
+    if not isinstance(closed, TellsResources):
         return
-    left = [f"{count} {kind}" for kind, count in sorted(closed.diagnostics().items()) if count]
+    left = [f"{count} {kind}" for kind, count in sorted(closed.open_resources().items()) if count]
     if left:
         raise LeakError(f"{type(closed).__name__} is closed and still holds {', '.join(left)}.")
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final, get_args
 
@@ -107,7 +108,7 @@ def find_subject(url: str, *, plugins: tuple[str, ...] = ()) -> Subject:
         plugin_name=first.record.name,
         plugin_module=str(getattr(plugin, "__name__", type(plugin).__module__)),
         distribution=first.record.distribution,
-        version=first.record.version,
+        version=first.record.version or _installed_version(first.record.distribution),
         specs=tuple(offer.spec for offer in found.values()),
         capabilities=frozenset().union(*(_names(offer.spec) for offer in found.values())),
         is_volatile=parsed.is_volatile,
@@ -124,6 +125,13 @@ def plugin_manager(plugins: Iterable[str] = ()) -> PluginManager:
         PluginError: One of them can't be used as a plugin.
     """
     return PluginManager([_module(name) for name in plugins], builtins=BUILTINS)
+
+
+def _installed_version(distribution: str | None) -> str | None:
+    try:
+        return version(distribution) if distribution else None
+    except PackageNotFoundError:
+        return None
 
 
 def _module(name: str) -> ModuleType:

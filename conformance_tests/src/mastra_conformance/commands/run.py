@@ -19,11 +19,7 @@ from mastra_conformance.report.json_file import path_for, read_report
 from mastra_conformance.report.model import Report
 from mastra_conformance.report.table import level_line
 from mastra_conformance.subject import Subject
-from mastra_core.errors import (
-    AdapterNotInstalledError,
-    DriverNotInstalledError,
-    MastraError,
-)
+from mastra_core.errors import MastraError, PluginError
 
 __all__ = ("add_parser", "run")
 
@@ -86,7 +82,8 @@ def _subjects(arguments: argparse.Namespace) -> list[Subject]:
         subjects = subjects_for(arguments.urls)
         for subject in subjects:
             asyncio.run(probe(subject))
-    except (AdapterNotInstalledError, DriverNotInstalledError) as exc:
+    except PluginError as exc:
+        # Not installed, broken or in conflict: nothing that another URL would mend.
         raise CommandError(str(exc), Exit.ENVIRONMENT) from exc
     except MastraError as exc:
         code = Exit.ENVIRONMENT if exc.retryable else Exit.USAGE
@@ -100,6 +97,7 @@ def _pytest(arguments: argparse.Namespace, report: Path) -> Exit:
         command = [
             *(sys.executable, "-m", "pytest", "--pyargs", PACKAGE),
             *("-c", str(package / "data" / "pytest.ini"), f"--rootdir={package}"),
+            f"--confcutdir={package}",
             *(f"--mastra-adapter={url}" for url in arguments.urls),
             *(f"--mastra-only={name}" for name in arguments.only),
             f"--mastra-tier={arguments.tier}",

@@ -179,7 +179,7 @@ class ThreadedStorage(ToyStorage):
 class HoardingStorage(ToyStorage):
     """Says itself that it still holds a connection after it was closed."""
 
-    def diagnostics(self) -> dict[str, int]:
+    def open_resources(self) -> dict[str, int]:
         return {"connections": 1, "transactions": 0}
 
 
