@@ -29,13 +29,12 @@ class Client(Executor, Protocol):
         ...
 
     @property
-    def open_connections(self) -> int:
-        """Connections that are open right now."""
+    def is_closed(self) -> bool:
+        """Whether it was closed, or never opened."""
         ...
 
-    @property
-    def waiting(self) -> int:
-        """Calls that wait for their turn."""
+    def held(self) -> dict[str, int]:
+        """Connections, worker threads and waiting calls, right now."""
         ...
 
     def observe(self, observer: Observer | None) -> None:

@@ -100,13 +100,17 @@ class EmbeddedExecutor:
         await self._writer.aclose()
 
     @property
-    def open_connections(self) -> int:
-        return sum(worker.is_open for worker in {self._writer, self._reader})
+    def is_closed(self) -> bool:
+        return self._writer.is_closed
 
-    @property
-    def waiting(self) -> int:
-        """Jobs that wait in a queue."""
-        return sum(worker.waiting for worker in {self._writer, self._reader})
+    def held(self) -> dict[str, int]:
+        """Connections, worker threads and waiting calls, right now."""
+        workers = {self._writer, self._reader}
+        return {
+            "connections": sum(worker.is_open for worker in workers),
+            "worker_threads": sum(worker.is_running for worker in workers),
+            "waiting_calls": sum(worker.waiting for worker in workers),
+        }
 
     def observe(self, observer: Observer | None) -> None:
         """Call this for every statement from now on, in the thread that ran it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -29,23 +30,20 @@ from mastra_sql.storage import (
 )
 from mastra_sql.tables import Tables, build_tables
 
-__all__ = ("Diagnostics", "LibSQLStorage")
+__all__ = ("LibSQLStorage", "StoreFacts")
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostics:
-    """What a store holds on to, for leak checks and ``doctor``."""
+class StoreFacts:
+    """What is known about an open database, for ``doctor`` and people."""
 
     database: str
     sqlite_version: str
     schema_version: int
     #: Tables of the database that are ours to use, with their number of rows.
     tables: dict[str, int]
-    open_connections: int
-    #: Calls that wait for their turn.
-    waiting: int
 
 
 class LibSQLStorage:
@@ -179,6 +177,7 @@ class LibSQLStorage:
     async def aclose(self) -> None:
         """Close the database if nobody else uses it; every later call raises."""
         shared, self._shared = self._shared, None
+        self._door.left = self._door.client or self._door.left
         self._door.client = None
         if shared is not None:
             await shared.__aexit__(None, None, None)
@@ -220,23 +219,34 @@ class LibSQLStorage:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
         return ";\n".join(ddl(self._tables, self._prefix)) + ";\n"
 
-    async def diagnostics(self) -> Diagnostics:
-        """What the store holds on to right now."""
+    def diagnostics(self) -> Mapping[str, int]:
+        """
+        What the store holds open right now, by kind; looks at nothing but itself.
+
+        After ``aclose()`` every number is 0, unless another store of the same context still
+        uses the database: what is shared belongs to its last user.
+        """
+        client = self._door.client
+        if client is None and self._door.left is not None and self._door.left.is_closed:
+            client = self._door.left
+        if client is None:
+            return {"connections": 0, "worker_threads": 0, "waiting_calls": 0}
+        return client.held()
+
+    async def facts(self) -> StoreFacts:
+        """Versions, tables and their sizes; reads every table once."""
         tables = [table.name for table in (*self._tables.shared(), *self._tables.own())]
         counts = [plain(f"SELECT count(*) FROM {name}", columns=("n",)) for name in tables]  # noqa: S608 - names of ours
         version = plain("SELECT sqlite_version()", columns=("version",))
         plan = await self.plan_migration()
         [[(sqlite,)], *rows] = await self._door.read(
-            "diagnostics", Step(version), *(Step(count) for count in counts)
+            "facts", Step(version), *(Step(count) for count in counts)
         )
-        client = self._door.opened()
-        return Diagnostics(
+        return StoreFacts(
             database=self._door.where,
             sqlite_version=sqlite,
             schema_version=plan.found_version,
             tables={name: found[0][0] for name, found in zip(tables, rows, strict=True)},
-            open_connections=client.open_connections,
-            waiting=client.waiting,
         )
 
     def observe(self, observer: Observer | None) -> None:
@@ -273,6 +283,8 @@ class _Door:
     def __init__(self, where: str) -> None:
         self.where = where
         self.client: Client | None = None
+        #: The client that was behind it, so that what it still holds can be told.
+        self.left: Client | None = None
 
     def opened(self) -> Client:
         """The client behind the door."""

@@ -211,6 +211,14 @@ class Worker:
         return self._session is not None
 
     @property
+    def is_closed(self) -> bool:
+        return self._closing or self._thread is None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
     def waiting(self) -> int:
         """How many jobs are in the queue."""
         return self._queue.qsize()
