@@ -131,57 +131,52 @@ def _deadline(one: Operation) -> float:
 
 def _check_fences(terms: Sequence[Term]) -> list[str]:
     """S2: a grant that began after another had returned has the larger fence."""
-    faults = []
     by_key: dict[str, list[Term]] = {}
     for term in terms:
         by_key.setdefault(term.key, []).append(term)
-    for key, own in by_key.items():
-        for earlier in own:
-            for later in own:
-                if earlier.granted_at < later.invoked_at and earlier.fence >= later.fence:
-                    faults.append(f"{key}: fence {later.fence} was issued after {earlier.fence}.")
-    return faults
+    return [
+        f"{key}: fence {later.fence} was issued after {earlier.fence}."
+        for key, own in by_key.items()
+        for earlier in own
+        for later in own
+        if earlier.granted_at < later.invoked_at and earlier.fence >= later.fence
+    ]
 
 
 def _check_overlaps(key: str, terms: Sequence[Term]) -> list[str]:
     """S1 and S3: what two clients may believe at once."""
-    faults = []
     ordered = sorted(terms, key=lambda term: term.fence)
-    for place, earlier in enumerate(ordered):
-        for later in ordered[place + 1 :]:
-            # The same owner may start a new incarnation while the old one still believes.
-            if earlier.owner != later.owner and later.granted_at < earlier.until:
-                faults.append(
-                    f"{key}: {later.owner} (fence {later.fence}) was granted at "
-                    f"{later.granted_at:.4f}, but {earlier.owner} (fence {earlier.fence}) "
-                    f"could act until {earlier.until:.4f}."
-                )
-    return faults
+    return [
+        f"{key}: {later.owner} (fence {later.fence}) was granted at {later.granted_at:.4f}, "
+        f"but {earlier.owner} (fence {earlier.fence}) could act until {earlier.until:.4f}."
+        for place, earlier in enumerate(ordered)
+        for later in ordered[place + 1 :]
+        # The same owner may start a new incarnation while the old one still believes.
+        if earlier.owner != later.owner and later.granted_at < earlier.until
+    ]
 
 
 def _check_early_expiry(operations: Sequence[Operation], terms: Sequence[Term]) -> list[str]:
     """S7: a renewed lease isn't granted to others before its time."""
-    faults = []
-    for one in operations:
-        if one.name != "renew_lease" or one.result is not True:
-            continue
-        arguments: dict[str, Any] = one.arguments
-        safe_until = one.invoked_at + arguments["ttl_ms"] / 1000
-        released_at = _given_up_at(operations, arguments)
-        for term in terms:
-            if (
-                term.key == arguments["key"]
-                and term.owner != arguments["owner"]
-                and one.returned_at < term.invoked_at
-                and term.granted_at < safe_until
-                and not (released_at is not None and released_at <= term.granted_at)
-            ):
-                faults.append(
-                    f"{term.key}: renewed by {arguments['owner']} at {one.returned_at:.4f} for "
-                    f"{arguments['ttl_ms']} ms, but granted to {term.owner} at "
-                    f"{term.granted_at:.4f}."
-                )
-    return faults
+    renewals = [one for one in operations if one.name == "renew_lease" and one.result is True]
+    return [
+        f"{term.key}: renewed by {one.arguments['owner']} at {one.returned_at:.4f} for "
+        f"{one.arguments['ttl_ms']} ms, but granted to {term.owner} at {term.granted_at:.4f}."
+        for one in renewals
+        for term in terms
+        if _came_too_early(one, term, _given_up_at(operations, one.arguments))
+    ]
+
+
+def _came_too_early(renewal: Operation, term: Term, given_up_at: float | None) -> bool:
+    arguments = renewal.arguments
+    return (
+        term.key == arguments["key"]
+        and term.owner != arguments["owner"]
+        and renewal.returned_at < term.invoked_at
+        and term.granted_at < renewal.invoked_at + arguments["ttl_ms"] / 1000
+        and (given_up_at is None or given_up_at > term.granted_at)
+    )
 
 
 def _given_up_at(operations: Sequence[Operation], renewal: dict[str, Any]) -> float | None:

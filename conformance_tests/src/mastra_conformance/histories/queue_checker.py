@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ("Handled", "check_queue")
 
@@ -42,7 +43,7 @@ def check_queue(
     for event, seen in sorted(attempts.items()):
         if seen[0] < 1:
             faults.append(f"{event} began with attempt {seen[0]}.")
-        for earlier, later in zip(seen, seen[1:], strict=False):
+        for earlier, later in pairwise(seen):
             if later <= 1:
                 faults.append(f"{event} came again as attempt {later}.")
             elif later < earlier:

@@ -36,30 +36,14 @@ class History:
 
     async def record(self, client: str, name: str, call: Awaitable[T], **arguments: Any) -> T:
         """Await the call and note it; what it raises is noted and raised on."""
-        invoked_at = self.clock()
+        invoked_at, result, error = self.clock(), None, None
         try:
             result = await call
         except Exception as exc:
-            self._add(client, name, arguments, invoked_at, None, type(exc).__name__)
+            error = type(exc).__name__
             raise
-        self._add(client, name, arguments, invoked_at, result, None)
-        return result
-
-    def to_json_lines(self) -> str:
-        """One line per operation, for the file of a failed test."""
-        return "\n".join(json.dumps(asdict(one), default=str) for one in self.operations)
-
-    def _add(
-        self,
-        client: str,
-        name: str,
-        arguments: dict[str, Any],
-        invoked_at: float,
-        result: Any,
-        error: str | None,
-    ) -> None:
-        self.operations.append(
-            Operation(
+        finally:
+            operation = Operation(
                 client=client,
                 name=name,
                 arguments=arguments,
@@ -68,4 +52,9 @@ class History:
                 result=result,
                 error=error,
             )
-        )
+            self.operations.append(operation)
+        return result
+
+    def to_json_lines(self) -> str:
+        """One line per operation, for the file of a failed test."""
+        return "\n".join(json.dumps(asdict(one), default=str) for one in self.operations)

@@ -96,9 +96,7 @@ class BatchingSuite(Suite):
     ) -> None:
         """The first goes at once; one 10 ms later waits for the 100 ms between bursts."""
         seen = _Bursts(clock)
-        policy = BatchPolicy(
-            min_interval_ms=100, is_immediate=lambda event: True, coalesce=seen.begin
-        )
+        policy = BatchPolicy(min_interval_ms=100, is_immediate=lambda _: True, coalesce=seen.begin)
         await pubsub.subscribe("t", seen, batch=policy)
 
         await pubsub.publish("t", make_event(1))
@@ -209,7 +207,7 @@ class BatchingSuite(Suite):
         """The floor stays; a flush during a burst delivers what came meanwhile, without a timer."""
         seen = _Bursts(clock)
         policy = BatchPolicy(
-            min_interval_ms=_LONG_MS, is_immediate=lambda event: True, coalesce=seen.begin
+            min_interval_ms=_LONG_MS, is_immediate=lambda _: True, coalesce=seen.begin
         )
         await pubsub.subscribe("t", seen, batch=policy)
         await pubsub.flush()

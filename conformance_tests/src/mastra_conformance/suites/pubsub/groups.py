@@ -42,6 +42,10 @@ async def _cancel(event: Event, ack: Any, nack: Any, extend: Any) -> None:
     raise asyncio.CancelledError
 
 
+def _ack_unawaited(event: Event, ack: Any, nack: Any, extend: Any) -> None:
+    ack()
+
+
 def _first(failing: Callable[..., Any]) -> Callable[..., Any]:
     """Fail in the first attempt, ack later."""
 
@@ -401,7 +405,7 @@ class GroupSuite(Suite):
 
     async def test_ack_takes_effect_without_being_awaited(self, pubsub: PubSub) -> None:
         """A sync handler can settle."""
-        seen = Recorder(lambda event, ack, nack, extend: ack() and None)
+        seen = Recorder(_ack_unawaited)
         await pubsub.subscribe("t", seen, group="g")
         await pubsub.publish("t", make_event(1))
         await seen.until(1)

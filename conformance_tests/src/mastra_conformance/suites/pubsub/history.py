@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mastra_conformance import Suite, case, requires
 from mastra_conformance.opening import Opener
@@ -16,8 +16,13 @@ from mastra_conformance.suites.pubsub.support import (
     publish_all,
 )
 from mastra_core.contracts.pubsub import Cursor, PubSub
+from mastra_core.wire.events import Event
 
 __all__ = ("HistorySuite",)
+
+
+async def _refuse(event: Event, ack: Any, nack: Any, extend: Any) -> None:
+    await nack("no")
 
 
 class HistorySuite(Suite):
@@ -213,7 +218,7 @@ class HistorySuite(Suite):
         async with open_bus(opener, max_delivery_attempts=1) as bus:
             if not bus.capabilities.dead_letter or not bus.capabilities.groups:
                 return
-            seen = Recorder(lambda event, ack, nack, extend: nack("no") and None)
+            seen = Recorder(_refuse)
             await bus.subscribe("t", seen, group="g")
             await bus.publish("t", make_event(1))
             await seen.until(1)

@@ -1,0 +1,169 @@
+"""Many contenders (pubsub_and_lease.md 6.5), judged by a checker from their history."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from mastra_conformance import Suite, case
+from mastra_conformance.fixtures import OpenLease
+from mastra_conformance.histories.lease_checker import (
+    GuardedWrite,
+    check_guarded_writes,
+    check_leases,
+)
+from mastra_conformance.histories.recorder import History
+from mastra_conformance.opening import Opener
+from mastra_conformance.suites.lease.support import TTL_MS, Elapse, fence_of
+from mastra_core.contracts.lease import LeaseGrant, LeaseProvider
+
+__all__ = ("LeaseConcurrencySuite",)
+
+T = TypeVar("T")
+
+_CONTENDERS = 16
+_ROUNDS = 500
+
+
+class LeaseConcurrencySuite(Suite):
+    """Races for keys."""
+
+    role: ClassVar[str] = "lease"
+    capabilities: ClassVar[tuple[str, ...]] = ("lease.fencing", "lease.atomic_transfer")
+    tier: ClassVar[int] = 2
+
+    async def test_a_free_key_has_one_winner(self, open_lease: OpenLease) -> None:
+        """32 contenders on four instances, 200 rounds: one wins, the others see who."""
+        async with AsyncExitStack() as stack:
+            handles = [await stack.enter_async_context(open_lease()) for _ in range(4)]
+            for number in range(200):
+                key = f"k{number}"
+                grants = await asyncio.gather(
+                    *(
+                        handles[who % 4].acquire_lease(key, f"run {who}", 60_000)
+                        for who in range(32)
+                    )
+                )
+                winners = [grant.owner for grant in grants if grant.acquired]
+                assert 1 == len(winners)
+                assert {winners[0]} == {grant.owner for grant in grants}
+                assert 1 == len({fence_of(grant) for grant in grants if grant.acquired})
+
+    @case("pubsub_and_lease", 104)
+    async def test_nobody_gets_between_a_transfer(
+        self, lease: LeaseProvider, open_lease: OpenLease
+    ) -> None:
+        """500 hand-overs under 16 hammering contenders: none wins, the owner is never nobody."""
+        stopped = asyncio.Event()
+        wins: list[str] = []
+        owners: set[str | None] = set()
+
+        async def hammer(handle: LeaseProvider, name: str) -> None:
+            while not stopped.is_set():
+                if await handle.acquire_lease("k", name, 60_000):
+                    wins.append(name)
+                owners.add(await handle.get_lease_owner("k"))
+                await asyncio.sleep(0)
+
+        async with open_lease() as other:
+            grant = await lease.acquire_lease("k", "run 0", 60_000)
+            async with asyncio.TaskGroup() as group:
+                for number in range(_CONTENDERS):
+                    handle = (lease, other)[number % 2]
+                    group.create_task(hammer(handle, f"contender {number}"))
+                for number in range(_ROUNDS):
+                    before = grant.fence
+                    grant = await lease.transfer_lease(
+                        "k", f"run {number}", f"run {number + 1}", 60_000, fence=before
+                    )
+                    assert grant.acquired
+                    assert fence_of(grant) > (before or 0)
+                    await asyncio.sleep(0)
+                stopped.set()
+
+        assert [] == wins
+        assert None not in owners
+
+    async def test_random_histories_are_safe(
+        self, opener: Opener, open_lease: OpenLease, rng: random.Random, elapse: Elapse
+    ) -> None:
+        """Acquire, renew, hand on, release, stall: the checker finds nothing (S1-S3, S6, S7)."""
+        history = History(clock=opener.clock.monotonic)
+        writes: list[GuardedWrite] = []
+        newest: dict[str, int] = {}
+
+        def write(key: str, fence: int) -> None:
+            """A resource that checks fences."""
+            if fence >= newest.get(key, 0):
+                newest[key] = fence
+                writes.append(GuardedWrite(key=key, fence=fence))
+
+        async def act(client: _Client) -> None:
+            for _ in range(60):
+                key = f"k{rng.randrange(2)}"
+                await client.step(key)
+                if key in client.held:
+                    write(key, fence_of(client.held[key]))
+                await asyncio.sleep(0)
+                if rng.random() < 0.05:
+                    await elapse(rng.randrange(TTL_MS))
+
+        async with AsyncExitStack() as stack:
+            handles = [await stack.enter_async_context(open_lease()) for _ in range(4)]
+            async with asyncio.TaskGroup() as group:
+                for number in range(8):
+                    client = _Client(
+                        name=f"run {number}",
+                        handle=handles[number % 4],
+                        history=history,
+                        rng=rng,
+                    )
+                    group.create_task(act(client))
+
+        faults = check_leases(history.operations) + check_guarded_writes(writes)
+        assert [] == faults, history.to_json_lines()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Client:
+    """Somebody who does random things with leases and remembers what it holds."""
+
+    name: str
+    handle: LeaseProvider
+    history: History
+    rng: random.Random
+    held: dict[str, LeaseGrant] = field(default_factory=dict)
+
+    async def step(self, key: str) -> None:
+        """One random operation on a key."""
+        grant = self.held.get(key)
+        if grant is None:
+            answer = await self._record(
+                "acquire_lease", self.handle.acquire_lease(key, self.name, TTL_MS), key
+            )
+            if answer.acquired:
+                self.held[key] = answer
+            return
+        chance = self.rng.random()
+        if chance < 0.6:
+            renewing = self.handle.renew_lease(key, self.name, TTL_MS, fence=grant.fence)
+            if not await self._record("renew_lease", renewing, key, fence=grant.fence):
+                del self.held[key]
+            return
+        del self.held[key]
+        if chance < 0.8:
+            releasing = self.handle.release_lease(key, self.name, fence=grant.fence)
+            await self._record("release_lease", releasing, key, fence=grant.fence)
+        elif chance < 0.9:
+            heir = f"{self.name}'s heir"
+            moving = self.handle.transfer_lease(key, self.name, heir, TTL_MS, fence=grant.fence)
+            names = {"from_owner": self.name, "to_owner": heir}
+            await self._record("transfer_lease", moving, key, fence=grant.fence, **names)
+
+    async def _record(self, call_name: str, call: Awaitable[T], key: str, **more: Any) -> T:
+        common = {"key": key, "owner": self.name, "ttl_ms": TTL_MS}
+        return await self.history.record(self.name, call_name, call, **common, **more)

@@ -1,0 +1,70 @@
+"""What the suites of leases share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from mastra_core.contracts.lease import LeaseEvent, LeaseProvider
+
+__all__ = ("TTL_MS", "Elapse", "Watching", "fence_of", "watching")
+
+Elapse = Callable[[int], Awaitable[None]]
+
+#: Short, so that adapters with a clock of their own are tested in reasonable time.
+TTL_MS = 300
+_DEADLINE_S = 20
+
+
+def fence_of(grant: object) -> int:
+    """The fence of something that was granted."""
+    fence = getattr(grant, "fence", None)
+    assert isinstance(fence, int), f"no fence in {grant!r}"
+    assert 0 < fence < 2**53
+    return fence
+
+
+class Watching:
+    """Collects what a watch reports."""
+
+    def __init__(self) -> None:
+        self.events: list[LeaseEvent] = []
+        self._arrived = asyncio.Condition()
+
+    @property
+    def kinds(self) -> list[tuple[str, str | None]]:
+        """Kind and owner of each event; renewals, which are optional, left out."""
+        return [(event.kind, event.owner) for event in self.events if event.kind != "renewed"]
+
+    async def follow(self, provider: LeaseProvider, key: str, started: asyncio.Event) -> None:
+        """Collect until cancelled."""
+        events = provider.watch_lease(key)
+        started.set()
+        async for event in events:
+            async with self._arrived:
+                self.events.append(event)
+                self._arrived.notify_all()
+
+    async def until(self, count: int) -> None:
+        """Wait for so many events that aren't renewals."""
+        try:
+            async with asyncio.timeout(_DEADLINE_S), self._arrived:
+                await self._arrived.wait_for(lambda: len(self.kinds) >= count)
+        except TimeoutError:
+            raise AssertionError(f"only {self.kinds!r}") from None
+
+
+@asynccontextmanager
+async def watching(provider: LeaseProvider, key: str) -> AsyncIterator[Watching]:
+    """Follow a key within the block."""
+    seen, started = Watching(), asyncio.Event()
+    task = asyncio.create_task(seen.follow(provider, key, started))
+    try:
+        await started.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
