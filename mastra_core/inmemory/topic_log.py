@@ -258,6 +258,7 @@ class TopicLog:
         for seq, held in group.held.items():
             if held.consumer == consumer:
                 held.attempt -= 1
+                held.consumer = None
                 self._show(group, seq, held, now)
 
     def claim(
@@ -317,9 +318,11 @@ class TopicLog:
                     del group.held[seq]
                 case Nack(delay_ms=delay_ms, error=error):
                     held.last_error = error or held.last_error
+                    held.consumer = None
                     self._show(group, seq, held, now + delay_ms / 1000)
                 case GiveBack():
                     held.attempt -= 1
+                    held.consumer = None
                     self._show(group, seq, held, now)
                 case Dead(error=error):
                     entry = held.entry or self._entry(seq)
