@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from mastra_core.wire.signals import Signal
 
@@ -19,6 +19,7 @@ __all__ = (
     "IfIdle",
     "SendSignalResult",
     "SignalSink",
+    "SignalSinks",
     "SignalTarget",
     "ThreadActivity",
 )
@@ -105,4 +106,13 @@ class SignalSink(Protocol):
 
     async def has_message(self, *, thread_id: str, message_id: str) -> bool:
         """Does a stored message row with this id exist in the thread?"""
+        ...
+
+
+@runtime_checkable
+class SignalSinks(Protocol):
+    """Finds the sinks of agents; the application object offers it to tools."""
+
+    def signal_sink(self, agent_id: str) -> SignalSink | None:
+        """Where signals of this agent go; None if it isn't known here."""
         ...
