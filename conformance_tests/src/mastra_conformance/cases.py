@@ -55,7 +55,7 @@ class CaseIndex:
 @cache
 def case_index() -> CaseIndex:
     """The index that this version of the suite ships."""
-    raw = json.loads(files(__package__).joinpath("data/cases.json").read_text("utf-8"))
+    raw = json.loads(files("mastra_conformance").joinpath("data/cases.json").read_text("utf-8"))
     return CaseIndex(
         texts=MappingProxyType(
             {

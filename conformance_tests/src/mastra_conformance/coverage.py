@@ -50,7 +50,7 @@ def open_reasons() -> dict[tuple[str, int], str]:
         ValueError: An entry is incomplete, or names a case twice.
         UnknownCaseError: An entry names a case that doesn't exist.
     """
-    text = files(__package__).joinpath("data/open_reasons.toml").read_text("utf-8")
+    text = files("mastra_conformance").joinpath("data/open_reasons.toml").read_text("utf-8")
     reasons: dict[tuple[str, int], str] = {}
     for entry in tomllib.loads(text).get("open", []):
         if set(entry) != {"spec", "cases", "reason"} or not entry["reason"]:

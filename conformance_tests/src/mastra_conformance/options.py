@@ -133,27 +133,26 @@ def parse_tiers(text: str) -> tuple[int, ...]:
 
 
 def _read(config: pytest.Config) -> Options:
-    get = config.getoption
-    roles = tuple(role.strip() for role in get("--mastra-role").split(",") if role.strip())
+    given = config.option
+    roles = tuple(role.strip() for role in given.mastra_role.split(",") if role.strip())
     unknown = sorted(set(roles) - set(ROLES))
     if unknown or not roles:
         raise pytest.UsageError(f"--mastra-role knows {', '.join(ROLES)}, not {unknown}.")
     try:
-        tiers = parse_tiers(get("--mastra-tier"))
+        tiers = parse_tiers(given.mastra_tier)
     except ValueError as exc:
         raise pytest.UsageError(str(exc)) from exc
-    expect, report = get("--mastra-expect"), get("--mastra-report")
     return Options(
-        adapters=tuple(get("--mastra-adapter")),
-        plugins=tuple(get("--mastra-plugin")),
+        adapters=tuple(given.mastra_adapter),
+        plugins=tuple(given.mastra_plugin),
         roles=roles,
         tiers=tiers,
-        only=tuple(get("--mastra-only")),
-        expect=Path(expect) if expect else None,
-        report=Path(report) if report else None,
-        soak_seconds=get("--mastra-soak"),
+        only=tuple(given.mastra_only),
+        expect=Path(given.mastra_expect) if given.mastra_expect else None,
+        report=Path(given.mastra_report) if given.mastra_report else None,
+        soak_seconds=given.mastra_soak,
         seed=_seed(config),
-        require=get("--mastra-require"),
+        require=given.mastra_require,
     )
 
 

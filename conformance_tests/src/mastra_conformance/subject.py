@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Final, get_args
+from typing import Final
 
 from mastra_core.contracts.capabilities import lease_capability_names, pubsub_capability_names
 from mastra_core.errors import ConfigError
@@ -23,6 +23,7 @@ from mastra_core.plugins import (
     StorageSpec,
     parse_adapter_url,
 )
+from mastra_core.plugins.choice import Offer
 from mastra_core.plugins.specs import AdapterSpec, Role
 
 __all__ = ("BUILTINS", "Subject", "find_subject", "plugin_manager")
@@ -92,14 +93,15 @@ def find_subject(url: str, *, plugins: tuple[str, ...] = ()) -> Subject:
     manager = plugin_manager(plugins)
     registry = Registry(manager)
     parsed = parse_adapter_url(url, schemes=manager.schemes())
-    roles: tuple[Role, ...] = get_args(Role)
-    found = {
+    roles: tuple[Role, ...] = ("storage", "pubsub", "lease")
+    found: dict[Role, Offer[AdapterSpec]] = {
         role: offer
         for role in roles
         if (offer := registry.find_adapter(role, parsed.scheme)) is not None
     }
     # Asking for a role that is there checks the driver; for none, it says why.
-    first = registry.adapter(next(iter(found), "storage"), parsed)
+    wanted: Role = next(iter(found)) if found else "storage"
+    first = registry.adapter(wanted, parsed)
     plugin = first.record.plugin
     return Subject(
         url=url,
