@@ -31,7 +31,7 @@ __all__ = (
     "trigger",
 )
 
-T0 = datetime(2026, 3, 1, 8, 0, 0, 123_000, tzinfo=UTC)
+T0 = datetime(2024, 3, 1, 8, 0, 0, 123_000, tzinfo=UTC)
 """When the things were made: long ago, so that every later write moves their times."""
 
 
@@ -84,7 +84,7 @@ def snapshot(run_id: str = "run1", *, status: str = "running", **members: Any) -
         "waitingPaths": {},
         "resumeLabels": {},
         "serializedStepGraph": [],
-        "timestamp": 1_772_352_000_123,
+        "timestamp": 1_709_280_000_123,
         **members,
     }
 
