@@ -65,7 +65,7 @@ class SuspendedRunListSuite(Suite):
     """What ``list_suspended_runs`` shows of real runs."""
 
     role = "runtime"
-    capabilities = ("memory", "workflows")
+    capabilities = ("memory", "workflows", "workflows.claim_resume", "workflows.fenced_writes")
 
     @case("snapshots", 48)
     async def test_an_approval_is_listed_with_tool_and_arguments(
@@ -276,7 +276,7 @@ class ResumeSuite(Suite):
     """Approve, decline and resume, one answer at a time."""
 
     role = "runtime"
-    capabilities = ("memory", "workflows")
+    capabilities = ("memory", "workflows", "workflows.claim_resume", "workflows.fenced_writes")
 
     @case("snapshots", 65)
     async def test_an_approved_call_runs_once_and_the_run_finishes(
@@ -708,7 +708,7 @@ class RivalAnswersSuite(Suite):
     """Several answers at once: exactly one is obeyed (snapshots.md G1, G2)."""
 
     role = "runtime"
-    capabilities = ("memory", "workflows")
+    capabilities = ("memory", "workflows", "workflows.claim_resume", "workflows.fenced_writes")
     tier = 2
 
     @case("snapshots", 70)
