@@ -126,7 +126,7 @@ class JsonFile:
                 "runs": {},
                 "notifications": {},
             }
-        document = jsonjs.decode(text)
+        document: Document = jsonjs.decode(text)
         found = document.get("format") if isinstance(document, dict) else None
         if not isinstance(found, int):
             raise StorageDataError(f"{str(self.path)!r} is a JSON file, but none of ours.")

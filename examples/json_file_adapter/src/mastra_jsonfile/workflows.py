@@ -57,7 +57,14 @@ class JsonFileWorkflows:
     ) -> None:
         """Upsert the whole document."""
         _refuse_claim(claim_id)
-        run = self._run(workflow_name, run_id, snapshot, resource_id, created_at, updated_at)
+        run = self._run(
+            workflow_name,
+            run_id,
+            snapshot,
+            resource_id=resource_id,
+            created_at=created_at,
+            updated_at=updated_at,
+        )
 
         def change(document: Document) -> None:
             stored = _stored(document, workflow_name, run_id)
@@ -168,6 +175,7 @@ class JsonFileWorkflows:
         workflow_name: str,
         run_id: str,
         snapshot: Mapping[str, Any],
+        *,
         resource_id: str | None = None,
         created_at: datetime | None = None,
         updated_at: datetime | None = None,
