@@ -30,6 +30,7 @@ from mastra_core.wire.baseline import WIRE
 __all__ = ("Recorder",)
 
 _ORDER = list(Outcome)
+_BASE = {"storage": "storage", "pubsub": "pubsub", "lease": "lease"}
 
 
 class Recorder:
@@ -86,15 +87,20 @@ class Recorder:
             if common or key in by_adapter
         }
 
+    def _roles(self, subject: Subject) -> list[str]:
+        """The roles of the adapter that this run looked at."""
+        return [role for role in subject.roles if role in self._options.roles]
+
     def _declared(self, subject: Subject) -> frozenset[str]:
-        """What the adapter declares in the roles of this run."""
-        if "storage" in self._options.roles:
-            return subject.capabilities
-        return frozenset(name for name in subject.capabilities if "." in name)
+        """What the adapter declares in these roles, and the roles themselves."""
+        roles = self._roles(subject)
+        names = (name for name in subject.capabilities if _role_of(name) in roles)
+        return frozenset({*roles, *names})
 
     def _report(self, subject: Subject, facts: Sequence[Mapping[str, Any]]) -> Report:
         cases = tuple(sorted(map(_case, facts), key=lambda case: (case.tier, case.id)))
         partial = self._narrowed or self._options.narrows()
+        declared = self._declared(subject)
         return Report(
             suite={"version": version("mastra-conformance")},
             core={
@@ -106,7 +112,7 @@ class Recorder:
                 "name": subject.name,
                 "distribution": subject.distribution,
                 "version": subject.version,
-                "roles": [role for role in subject.roles if role in self._options.roles],
+                "roles": self._roles(subject),
                 "url_redacted": subject.key,
             },
             server=self._servers.get(subject.key, {}),
@@ -117,9 +123,9 @@ class Recorder:
             },
             seed=self._options.seed,
             started_at=to_iso_ms(self._started_at.astimezone(UTC)),
-            declared=subject.capabilities,
+            declared=declared,
             cases=cases,
-            levels=levels_of(cases, declared=self._declared(subject), partial=partial),
+            levels=levels_of(cases, declared=declared, partial=partial),
             partial=partial,
             tiers=self._options.tiers,
         )
@@ -129,13 +135,18 @@ def _rank(facts: Mapping[str, Any]) -> int:
     return _ORDER.index(Outcome(facts["outcome"]))
 
 
+def _role_of(capability: str) -> str:
+    prefix = capability.partition(".")[0]
+    return prefix if prefix in {"pubsub", "lease"} else "storage"
+
+
 def _case(facts: Mapping[str, Any]) -> CaseResult:
     capabilities = facts["capabilities"]
     return CaseResult(
         id=facts["id"],
         tier=facts["tier"],
         role=facts["role"],
-        capability=capabilities[-1] if capabilities else None,
+        capability=capabilities[-1] if capabilities else _BASE.get(facts["role"]),
         outcome=Outcome(facts["outcome"]),
         ms=round(facts["ms"], 3),
         reason=facts["reason"],
