@@ -480,9 +480,9 @@ class NotificationSuite(Suite):
         assert [] == await inbox(store, status=[])
         assert [] == await inbox(store, priority=[])
         for limit in (0, -1):
-            with pytest.raises(ValueError):
+            with pytest.raises(StorageArgumentError):
                 await store.notifications.list_notifications("t1", limit=limit)
-            with pytest.raises(ValueError):
+            with pytest.raises(StorageArgumentError):
                 await store.notifications.list_due_notifications(at(1), limit=limit)
 
     # -- what is due ----------------------------------------------------------------------------
