@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -18,18 +20,37 @@ from mastra_core.contracts.model import Model
 from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ConfigError, ModelNotFoundError
-from mastra_core.plugins import AdapterContext, PluginManager, Registry, open_infrastructure
+from mastra_core.notifications import (
+    NOTIFICATION_DISPATCH_SCHEDULE_ROW_ID,
+    AgentInbox,
+    DispatchResult,
+    NotificationService,
+    settings_from,
+)
+from mastra_core.plugins import (
+    AdapterContext,
+    Infrastructure,
+    PluginManager,
+    Registry,
+    open_infrastructure,
+)
 from mastra_core.plugins.making import make_model
 from mastra_core.processors.runner import ProcessorRunner
 from mastra_core.threads.runtime import ThreadRuntime
+from mastra_core.wire.events import Event
+from mastra_core.wire.notifications import NotificationRecord
 from mastra_core.workflows.snapshot_store import AgentSnapshots
 
 __all__ = ("BUILTIN_PLUGINS", "Mastra")
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 #: Plugins that need no entry point.
 BUILTIN_PLUGINS: Final = ("mastra_core.inmemory.plugin",)
+#: Where processes whose scheduler doesn't run yet are told that there is a schedule.
+SCHEDULER_TOPIC: Final = "scheduler"
 #: Seconds that runs get to end by themselves when the application closes.
 _CLOSE_GRACE: Final = 0.0
 
@@ -48,7 +69,7 @@ class Mastra:
         lease: URL or provider; see design 4.4 for what is used if not given.
         agents: The agents that live here.
         plugins: Plugin modules or objects beside those found by entry points.
-        notifications: Settings of the inbox dispatcher, see ``NotificationSettings``.
+        notifications: Settings of the inbox dispatcher: see ``NotificationSettings``.
         own: Close a store, bus or provider that was handed in, too.
         settings: Settings that are loaded already; read from the usual places otherwise.
         clock: Where time comes from.
@@ -79,9 +100,12 @@ class Mastra:
         self.registry = Registry(self.plugins)
         self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
         self.runs = TaskSupervisor("agent runs")
+        self._services = TaskSupervisor("services")
         self._storage_target = storage if storage is not None else self.settings.storage.url
         self._pubsub_target = pubsub if pubsub is not None else self.settings.pubsub.url
         self._lease_target = lease if lease is not None else self.settings.lease.url
+        self._notification_settings = settings_from(notifications)
+        self._notifications: NotificationService | None = None
         self._own = own
         self._stack: AsyncExitStack | None = None
         self._context = AdapterContext(clock=self.clock, ids=self.ids)
@@ -190,6 +214,11 @@ class Mastra:
         """Rows of parked runs."""
         return self._opened(self._snapshots)
 
+    @property
+    def notifications(self) -> NotificationService:
+        """The inbox."""
+        return self._opened(self._notifications)
+
     def _opened(self, value: T | None) -> T:
         if value is None:
             raise ConfigError(
@@ -207,6 +236,8 @@ class Mastra:
         """
         if self._stack is not None:
             return
+        if self.runs.is_closed:
+            self._renew()
         for agent in self._agents.values():
             agent.attach(self)
         async with AsyncExitStack() as stack:
@@ -230,13 +261,61 @@ class Mastra:
             self._lease = opened.lease
             await opened.storage.init()
             self._snapshots = AgentSnapshots(opened.storage.workflows, clock=self.clock)
+            self._notifications = self._new_inbox(opened)
             stack.push_async_callback(self._close_models)
             await self.plugins.startup(self)
             stack.push_async_callback(self.plugins.shutdown, self)
             stack.push_async_callback(self._stop_runs)
+            self.threads.on_idle = self._notifications.thread_idle
+            self._services.start(self._notifications.run_loop(), name="notification-dispatcher")
             self._stack = stack.pop_all()
 
+    def _renew(self) -> None:
+        """Opened again after it was closed: what was stopped starts anew."""
+        self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
+        self.runs = TaskSupervisor("agent runs")
+        self._services = TaskSupervisor("services")
+
+    def _new_inbox(self, opened: Infrastructure) -> NotificationService:
+        capabilities = opened.storage.capabilities
+        return NotificationService(
+            opened.storage.notifications if "notifications" in capabilities else None,
+            opened.storage.schedules if "schedules" in capabilities else None,
+            clock=self.clock,
+            ids=self.ids,
+            settings=self._notification_settings,
+            find=self._find_inbox,
+            agent_ids=lambda: list(self._agents),
+            on_failed=_log_failed,
+            announce=self._announce_schedule,
+        )
+
+    def _find_inbox(self, agent_id: str) -> AgentInbox | None:
+        agent = self._agents.get(agent_id)
+        return agent.inbox if agent is not None else None
+
+    async def _announce_schedule(self) -> None:
+        """Wake schedulers that aren't running yet (notifications.md 11)."""
+        await self.pubsub.publish(
+            SCHEDULER_TOPIC,
+            Event(type="scheduler.wake", run_id=NOTIFICATION_DISPATCH_SCHEDULE_ROW_ID, data={}),
+        )
+
+    async def dispatch_due_notifications(
+        self, *, now: datetime | None = None, limit: int | None = None
+    ) -> DispatchResult:
+        """
+        Deliver what is due in the inbox now, without waiting for the dispatcher's next look.
+
+        Raises:
+            NotificationError: The store has no inbox.
+            StorageError: Due records can't be claimed.
+        """
+        return await self.notifications.dispatch_due(now=now, limit=limit)
+
     async def _stop_runs(self) -> None:
+        self.notifications.stop()
+        await self._services.close()
         await self.threads.close(grace=_CLOSE_GRACE)
         await self.runs.close(grace=_CLOSE_GRACE)
 
@@ -253,6 +332,7 @@ class Mastra:
         if stack is not None:
             await stack.aclose()
         self._storage = self._pubsub = self._lease = self._snapshots = None
+        self._notifications = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -265,3 +345,11 @@ class Mastra:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _log_failed(record: NotificationRecord) -> None:
+    """A record was given up; the inbox keeps it for ``requeue``."""
+    logger.error(
+        "notification failed",
+        extra={"notification_id": record.id, "thread_id": record.thread_id},
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from mastra_core.agent.host import AgentHost, LocalHost
 from mastra_core.agent.memory import AgentMemory, MemoryOptions
@@ -25,16 +25,19 @@ from mastra_core.errors import (
     ToolInputError,
 )
 from mastra_core.messages.detect import MessageInput
+from mastra_core.notifications import (
+    AgentInbox,
+    DeliveryPolicy,
+    NotificationInput,
+    NotificationResult,
+    delivery_policy_from,
+)
 from mastra_core.streaming.output import FullOutput, ModelOutput
 from mastra_core.threads.subscription import ThreadSubscription
-from mastra_core.wire.notifications import SendNotification
 from mastra_core.wire.signals import Signal
 from mastra_core.wire.snapshots import AgentRuns
 from mastra_core.workflows.resume import ResumeRequest, claim_parked_run
 from mastra_core.workflows.suspended import check_page, list_suspended_runs
-
-if TYPE_CHECKING:
-    from mastra_core.notifications.ingest import NotificationResult
 
 __all__ = ("Agent",)
 
@@ -83,7 +86,7 @@ class Agent:
         self.name = name or id
         self.instructions = instructions
         self.tools = tools_by_name(tools)
-        self.notifications = dict(notifications or {})
+        self._policy = policy_of(id, notifications or {})
         self.input_processors = tuple(input_processors)
         self.output_processors = tuple(output_processors)
         check_choices((*input_processors, *output_processors))
@@ -451,9 +454,7 @@ class Agent:
 
     async def send_notification_signal(
         self,
-        notification: SendNotification
-        | Mapping[str, Any]
-        | Sequence[SendNotification | Mapping[str, Any]],
+        notification: NotificationInput | Sequence[NotificationInput],
         *,
         resource_id: str,
         thread_id: str,
@@ -475,7 +476,12 @@ class Agent:
                 "if_idle": if_idle,
             }
         )
-        return await self._host.ingest_notifications(self, notification, target)
+        return await self._host.notifications.ingest(self.inbox, notification, target)
+
+    @property
+    def inbox(self) -> AgentInbox:
+        """The agent as the notification inbox delivers to it."""
+        return AgentInbox(sink=self.turns, policy=self._policy)
 
     def subscribe_to_thread(
         self,
@@ -508,3 +514,20 @@ class Agent:
     ) -> str | None:
         """The run that holds the thread in this process; None if it is idle."""
         return self._host.threads.active_run_id(resource_id, thread_id)
+
+
+def policy_of(agent_id: str, notifications: Mapping[str, Any]) -> DeliveryPolicy:
+    """
+    The delivery policy in an agent's ``notifications`` settings.
+
+    Raises:
+        ConfigError: A setting is unknown or malformed.
+    """
+    unknown = sorted(set(notifications) - {"delivery_policy", "deliveryPolicy"})
+    if unknown:
+        raise ConfigError(
+            f"Agent {agent_id!r} has an unknown notification setting {unknown[0]!r}. "
+            "Known: delivery_policy."
+        )
+    given = notifications.get("delivery_policy", notifications.get("deliveryPolicy"))
+    return delivery_policy_from(given)

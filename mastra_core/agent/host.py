@@ -10,18 +10,16 @@ from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.model import Model
-from mastra_core.contracts.signal_sink import SignalTarget
 from mastra_core.contracts.storage import Storage
-from mastra_core.errors import ModelNotFoundError, NotificationError
+from mastra_core.errors import ModelNotFoundError
 from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.notifications import NotificationService
 from mastra_core.processors.runner import ProcessorRunner
 from mastra_core.threads.runtime import ThreadRuntime
-from mastra_core.wire.notifications import SendNotification
 from mastra_core.workflows.snapshot_store import AgentSnapshots
 
 if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
-    from mastra_core.notifications.ingest import NotificationResult
 
 __all__ = ("AgentHost", "LocalHost")
 
@@ -76,15 +74,9 @@ class AgentHost(Protocol):
         """
         ...
 
-    async def ingest_notifications(
-        self,
-        agent: Agent,
-        notification: SendNotification
-        | Mapping[str, Any]
-        | Sequence[SendNotification | Mapping[str, Any]],
-        target: SignalTarget,
-    ) -> NotificationResult | list[NotificationResult]:
-        """Put events into the inbox (notifications.md 6)."""
+    @property
+    def notifications(self) -> NotificationService:
+        """The inbox of the application."""
         ...
 
 
@@ -99,6 +91,9 @@ class LocalHost:
         self.snapshots = AgentSnapshots(self.storage.workflows, clock=self.clock)
         self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
         self.runs = TaskSupervisor("agent runs")
+        self.notifications = NotificationService(
+            self.storage.notifications, clock=self.clock, ids=self.ids
+        )
 
     @property
     def is_open(self) -> bool:
@@ -123,20 +118,6 @@ class LocalHost:
         return ProcessorRunner(
             input_processors=given_processors(input_choices),
             output_processors=given_processors(output_choices),
-        )
-
-    async def ingest_notifications(
-        self,
-        agent: Agent,
-        notification: SendNotification
-        | Mapping[str, Any]
-        | Sequence[SendNotification | Mapping[str, Any]],
-        target: SignalTarget,
-    ) -> NotificationResult | list[NotificationResult]:
-        """The inbox belongs to an application."""
-        raise NotificationError(
-            "sendNotificationSignal requires a notifications storage domain",
-            hint=f"Add agent {agent.id!r} to Mastra(agents=[...]).",
         )
 
     async def aclose(self) -> None:

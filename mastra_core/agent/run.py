@@ -272,7 +272,7 @@ class RunBuilder:
             require_tool_approval=options.require_tool_approval,
             tool_call_concurrency=options.tool_call_concurrency,
             request_context=context,
-            signals=self._signals(),
+            signals=self._signals(message_list),
             opening_signals=opening,
             saver=saver,
             snapshots=self._host.snapshots,
@@ -287,11 +287,12 @@ class RunBuilder:
             mastra=getattr(self._host, "application", None),
         )
 
-    def _signals(self) -> SignalSource:
-        thread_id = self._options.thread_id
+    def _signals(self, message_list: MessageList) -> SignalSource:
+        thread_id = message_list.thread_id or self._options.thread_id
+        resource_id = message_list.resource_id or self._options.resource_id
         if thread_id is None or not self._holds_thread:
             return NoSignals()
-        return self._host.threads.signals_for(self._options.resource_id, thread_id, self._run_id)
+        return self._host.threads.signals_for(resource_id, thread_id, self._run_id)
 
     def _tools(self) -> dict[str, Tool]:
         tools = dict(self._agent.tools)

@@ -1,0 +1,110 @@
+"""Putting an application together, opening and closing it (design 4.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mastra_core import Agent, Mastra
+from mastra_core.errors import (
+    AdapterNotInstalledError,
+    ConfigError,
+    ModelNotFoundError,
+    UnknownSchemeError,
+)
+from mastra_core.testing.scripted_model import ScriptedModel, text
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_can_be_opened_again() -> None:
+    """Agents, runs and dispatcher start anew."""
+    agent = Agent(id="a", model=ScriptedModel([[text("one")], [text("two")]]))
+    mastra = Mastra(storage="memory:", agents=[agent])
+
+    answers = []
+    for _ in range(2):
+        async with mastra:
+            answers.append((await agent.generate("hi"))["text"])
+
+    assert ["one", "two"] == answers
+
+
+async def test_opening_and_closing_twice_is_harmless() -> None:
+    """The second call finds it done."""
+    mastra = Mastra(storage="memory:")
+    await mastra.open()
+    await mastra.open()
+    assert mastra.is_open
+
+    await mastra.aclose()
+    await mastra.aclose()
+
+    assert not mastra.is_open
+
+
+async def test_a_closed_application_says_so() -> None:
+    """With the way out."""
+    mastra = Mastra(storage="memory:")
+
+    with pytest.raises(ConfigError, match="isn't open"):
+        _ = mastra.storage
+
+
+async def test_two_applications_know_nothing_of_each_other() -> None:
+    """Same thread id, same process, different worlds (field report R97)."""
+    one = Agent(id="a", model=ScriptedModel([[text("one")]]))
+    two = Agent(id="a", model=ScriptedModel([[text("two")]]))
+    async with (
+        Mastra(storage="memory:", agents=[one]) as first,
+        Mastra(storage="memory:", agents=[two]),
+    ):
+        await (await one.stream("hi", thread_id="t", resource_id="r")).wait()
+
+        assert two.memory is not None
+        assert await two.memory.store.get_thread_by_id("t") is None
+        assert await first.storage.memory.get_thread_by_id("t") is not None
+
+
+async def test_an_agent_can_not_serve_two_open_applications() -> None:
+    """It would not know where to store."""
+    agent = Agent(id="a")
+    async with Mastra(storage="memory:", agents=[agent]):
+        with pytest.raises(ConfigError, match="attached to another"):
+            Mastra(storage="memory:", agents=[agent])
+
+
+def test_agent_ids_are_unique() -> None:
+    """They own runs in storage."""
+    with pytest.raises(ConfigError, match="'a'"):
+        Mastra(agents=[Agent(id="a"), Agent(id="a")])
+
+
+def test_an_unknown_agent_lists_the_known_ones() -> None:
+    """The message helps."""
+    with pytest.raises(ConfigError, match="Known: a"):
+        Mastra(agents=[Agent(id="a")]).get_agent("b")
+
+
+@pytest.mark.parametrize("name", ["smollm2", "/x", "x/"])
+async def test_a_model_name_needs_its_provider(name: str) -> None:
+    """``provider/model``."""
+    async with Mastra(storage="memory:", agents=[Agent(id="a", model=name)]) as mastra:
+        with pytest.raises(ModelNotFoundError, match="provider/model"):
+            await mastra.get_agent("a").stream("hi")
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("postgress://db/app", UnknownSchemeError),
+        ("postgresql://db/app", AdapterNotInstalledError),
+    ],
+)
+async def test_a_store_that_can_not_be_had_opens_nothing(url: str, error: type[Exception]) -> None:
+    """Typed, and the application stays closed."""
+    mastra = Mastra(storage=url)
+
+    with pytest.raises(error):
+        await mastra.open()
+
+    assert not mastra.is_open

@@ -1,0 +1,530 @@
+"""What happens to a signal: wake, deliver, persist, discard, block (signals.md 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from mastra_conformance import case
+from mastra_core import Agent, FunctionTool, Mastra
+from mastra_core.errors import ModelNotFoundError, SignalError, SignalPersistUnavailableError
+from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
+
+pytestmark = pytest.mark.anyio
+
+T = {"thread_id": "t", "resource_id": "r"}
+
+
+def waiting(gate: str, words: str = "Busy") -> list[dict[str, Any]]:
+    """A call that says something and then waits at a gate."""
+    return [
+        {"type": "text", "text": words, "open": True},
+        {"type": "gate", "name": gate},
+        {"type": "text", "text": " still", "cont": True},
+    ]
+
+
+class Scene:
+    """Agents of one application, their models and gates."""
+
+    def __init__(self, mastra: Mastra) -> None:
+        self.mastra = mastra
+        self.gates = Gates()
+        self.models: dict[str, ScriptedModel] = {}
+
+    def agent(self, *calls: Any, agent_id: str = "a", **options: Any) -> Agent:
+        """Add an agent with this script."""
+        model = ScriptedModel(calls, gates=self.gates)
+        self.models[agent_id] = model
+        agent = Agent(id=agent_id, model=model, **options)
+        self.mastra.add_agent(agent)
+        return agent
+
+    async def idle(self) -> None:
+        """Wait until nothing runs any more."""
+        for _ in range(5):
+            await self.mastra.threads.tasks.join()
+            await self.mastra.runs.join()
+
+    def prompt(self, number: int, agent_id: str = "a") -> str:
+        """What the model was shown in one call, as text."""
+        return str(self.models[agent_id].requests[number].prompt)
+
+    async def rows(self) -> list[Any]:
+        """The stored messages of the thread."""
+        return (await self.mastra.storage.memory.list_messages("t")).messages
+
+
+@pytest.fixture
+def scene(mastra: Mastra) -> Scene:
+    return Scene(mastra)
+
+
+@case("signals", 31)
+async def test_a_message_wakes_an_idle_thread(scene: Scene) -> None:
+    """The run is the one that was announced; its echo precedes the request."""
+    agent = scene.agent([text("hello")])
+
+    accepted = await agent.send_message("hi", **T).accepted
+    types = [chunk["type"] async for chunk in accepted.output.full_stream]
+
+    assert ("wake", accepted.output.run_id) == (accepted.action, accepted.run_id)
+    assert ["start", "data-user-message", "step-start"] == types[:3]
+
+
+@case("signals", 32)
+async def test_two_messages_at_once_are_one_run(scene: Scene) -> None:
+    """The second joins the first request."""
+    agent = scene.agent([text("hello")])
+
+    one, two = agent.send_message("first", **T), agent.send_message("second", **T)
+    first, second = await one.accepted, await two.accepted
+    await scene.idle()
+
+    assert ("wake", "deliver") == (first.action, second.action)
+    assert first.run_id == second.run_id
+    assert len(scene.models["a"].requests) == 1
+    assert "first" in scene.prompt(0)
+    assert "second" in scene.prompt(0)
+
+
+@case("signals", 33, 76)
+async def test_a_signal_to_a_running_run_is_answered_by_it(scene: Scene) -> None:
+    """The text so far is a message of its own; one more request follows."""
+    agent = scene.agent(waiting("g"), [text("Seen")])
+    woken = await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+
+    accepted = await agent.send_signal({"type": "reactive", "contents": "hurry"}, **T).accepted
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert ("deliver", woken.run_id) == (accepted.action, accepted.run_id)
+    assert "<system-reminder>hurry</system-reminder>" in scene.prompt(1)
+    rows = await scene.rows()
+    assert ["signal", "assistant", "signal", "assistant"] == [row.role for row in rows]
+    assert "Busy still" == rows[1].content["content"]
+
+
+@case("signals", 34)
+async def test_persist_while_active_stores_without_telling_the_run(scene: Scene) -> None:
+    """No echo; the prompts of the run are unaffected."""
+    agent = scene.agent(waiting("g"))
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+
+    result = agent.send_message("note", **T, if_active={"behavior": "persist"})
+    accepted = await result.accepted
+    assert result.persisted is not None
+    await result.persisted
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert "persist" == accepted.action
+    assert len(scene.models["a"].requests) == 1
+    assert "note" in str([row.content for row in await scene.rows()])
+
+
+@case("signals", 35, 37)
+async def test_discard_stores_nothing(scene: Scene) -> None:
+    """Active or idle."""
+    agent = scene.agent(waiting("g"))
+    idle = await agent.send_message("no", **T, if_idle={"behavior": "discard"}).accepted
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+
+    active = await agent.send_message("no", **T, if_active={"behavior": "discard"}).accepted
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert ("discard", "discard") == (idle.action, active.action)
+    assert "no" not in [str(row.content["parts"][0].get("text")) for row in await scene.rows()]
+
+
+@case("signals", 36)
+async def test_persist_on_an_idle_thread_shows_readers_a_synthetic_run(scene: Scene) -> None:
+    """start, echo, finish; the model isn't asked."""
+    agent = scene.agent([text("never")])
+    subscription = agent.subscribe_to_thread(**T)
+
+    result = agent.send_message("stored", **T, if_idle={"behavior": "persist"})
+    assert result.persisted is not None
+    await result.persisted
+    seen = []
+    async for chunk in subscription.stream:
+        seen.append(chunk)
+        if chunk["type"] == "finish":
+            break
+
+    assert ["start", "data-user-message", "finish"] == [chunk["type"] for chunk in seen]
+    assert f"persisted-signal:{result.signal.id}" == seen[0]["payload"]["messageId"]
+    assert [] == scene.models["a"].requests
+    assert [result.signal.id] == [row.id for row in await scene.rows()]
+
+
+@case("signals", 38)
+async def test_a_transient_signal_is_not_persisted(scene: Scene) -> None:
+    """Persist and transient contradict each other: discarded on both branches."""
+    agent = scene.agent(waiting("g"))
+    signal = {"type": "reactive", "contents": "x", "transient": True}
+    idle = await agent.send_signal(signal, **T, if_idle={"behavior": "persist"}).accepted
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+
+    active = await agent.send_signal(signal, **T, if_active={"behavior": "persist"}).accepted
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert ("discard", "discard") == (idle.action, active.action)
+
+
+@case("signals", 27)
+async def test_a_transient_signal_is_shown_once_and_never_stored(scene: Scene) -> None:
+    """No row, and the next run's prompt lacks it."""
+    agent = scene.agent([text("ok")], [text("ok")])
+    await agent.send_signal({"type": "reactive", "contents": "x1", "transient": True}, **T).accepted
+    await scene.idle()
+
+    await agent.send_message("next", **T).accepted
+    await scene.idle()
+
+    assert "x1" in scene.prompt(0)
+    assert "x1" not in scene.prompt(1)
+    assert "x1" not in str([row.content for row in await scene.rows()])
+
+
+@case("signals", 39)
+async def test_attributes_of_the_branch_are_merged(scene: Scene) -> None:
+    """Idle attributes when idle, active ones when active; own ones keep their place."""
+    agent = scene.agent(waiting("g"), [text("ok")])
+    branches = {"if_active": {"attributes": {"b": 2}}, "if_idle": {"attributes": {"b": 3}}}
+    message = {"contents": "hi", "attributes": {"a": 1}}
+
+    idle = agent.send_message(message, **T, **branches)
+    await idle.accepted
+    await scene.gates.reached("g")
+    active = agent.send_message(message, **T, **branches)
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert '<user a="1" b="3">hi</user>' in scene.prompt(0)
+    assert '<user a="1" b="2">hi</user>' in scene.prompt(1)
+    assert {"a": 1, "b": 3} == idle.signal.attributes
+    assert {"a": 1, "b": 2} == active.signal.attributes
+
+
+@case("signals", 40)
+async def test_input_behind_another_agents_run_gets_a_run_of_its_own(scene: Scene) -> None:
+    """The announced run starts after the other one ended."""
+    busy = scene.agent(waiting("g"), agent_id="b")
+    agent = scene.agent([text("my turn")])
+    other = await busy.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+
+    accepted = await agent.send_message("hi", **T).accepted
+    before = len(scene.models["a"].requests)
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert "deliver" == accepted.action
+    assert accepted.run_id != other.run_id
+    assert (0, 1) == (before, len(scene.models["a"].requests))
+
+
+@case("signals", 41)
+async def test_a_thread_that_waits_for_another_agents_approval_is_blocked(scene: Scene) -> None:
+    """Nothing is stored."""
+    parked = scene.agent([tool_call("go", {})], agent_id="b", tools=[approval_tool()])
+    agent = scene.agent([text("never")])
+    output = await parked.stream("go", **T)
+    await output.wait()
+
+    accepted = await agent.send_message("hi", **T).accepted
+    await scene.idle()
+
+    assert ("blocked", output.run_id, "thread-blocked") == (
+        accepted.action,
+        accepted.run_id,
+        accepted.reason,
+    )
+    assert [] == scene.models["a"].requests
+
+
+def approval_tool() -> FunctionTool:
+    async def go(args: Any, context: Any) -> str:
+        return "went"
+
+    return FunctionTool(id="go", execute=go, require_approval=True)
+
+
+@case("signals", 42)
+async def test_input_for_ones_own_parked_run_is_seen_after_the_answer(scene: Scene) -> None:
+    """Accepted now, read when the run goes on."""
+    agent = scene.agent([tool_call("go", {})], [text("ok")], tools=[approval_tool()])
+    output = await agent.stream("go", **T)
+    await output.wait()
+
+    accepted = await agent.send_message("while you wait", **T).accepted
+    await (await agent.approve_tool_call(output.run_id)).wait()
+
+    assert ("deliver", output.run_id) == (accepted.action, accepted.run_id)
+    assert "while you wait" in scene.prompt(1)
+
+
+@case("signals", 44)
+async def test_a_target_is_needed(scene: Scene) -> None:
+    """The call itself raises."""
+    agent = scene.agent()
+
+    with pytest.raises(SignalError, match="No active agent run found for signal target"):
+        agent.send_message("hi")
+
+
+@case("signals", 46)
+async def test_a_wake_that_can_not_start_rejects_and_frees_the_thread(scene: Scene) -> None:
+    """And nobody who doesn't look is warned about it."""
+    problems: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, facts: problems.append(facts))
+    agent = Agent(id="modelless")
+    scene.mastra.add_agent(agent)
+
+    with pytest.raises(ModelNotFoundError):
+        await agent.send_message("hi", **T).accepted
+    agent.send_message("unwatched", **T)
+    await scene.idle()
+    gc.collect()
+    await asyncio.sleep(0)
+
+    assert agent.get_active_thread_run_id(**T) is None
+    assert [] == problems
+
+
+@case("signals", 47)
+async def test_a_model_failure_after_the_start_is_on_the_output(scene: Scene) -> None:
+    """Acceptance was true; the run failed later."""
+    agent = scene.agent([{"type": "throw", "message": "down"}])
+
+    accepted = await agent.send_message("hi", **T).accepted
+
+    assert "wake" == accepted.action
+    assert "error" == await accepted.output.finish_reason
+
+
+@case("signals", 48)
+async def test_options_of_the_wake_are_used(scene: Scene) -> None:
+    """``max_steps`` bounds the woken run."""
+    agent = scene.agent([tool_call("say", {})], [text("never")], tools=[saying_tool()])
+
+    accepted = await agent.send_message(
+        "hi", **T, if_idle={"stream_options": {"max_steps": 1}}
+    ).accepted
+    await accepted.output.wait()
+
+    assert len(scene.models["a"].requests) == 1
+
+
+def saying_tool() -> FunctionTool:
+    async def say(args: Any, context: Any) -> str:
+        return "said"
+
+    return FunctionTool(id="say", execute=say)
+
+
+@case("signals", 49)
+async def test_persist_without_memory_rejects(scene: Scene) -> None:
+    """Nothing is reported as stored that isn't."""
+    agent = scene.agent(memory=False)
+
+    with pytest.raises(SignalPersistUnavailableError):
+        await agent.send_message("x", **T, if_idle={"behavior": "persist"}).accepted
+
+
+@case("signals", 22)
+async def test_a_delivered_signal_is_a_row(scene: Scene) -> None:
+    """Role, type and identity as peers write them; the id is the signal's."""
+    agent = scene.agent([text("ok")])
+
+    result = agent.send_message("hi", **T)
+    await result.accepted
+    await scene.idle()
+    row = (await scene.rows())[0].to_wire()
+
+    identity = row["content"]["metadata"]["signal"]
+    assert (result.signal.id, "signal", "user") == (row["id"], row["role"], row["type"])
+    assert {"id", "type", "tagName", "createdAt", "acceptedAt"} == set(identity)
+    assert row["createdAt"] == identity["createdAt"]
+    part = row["content"]["parts"][0]
+    assert ("text", "hi", int) == (part["type"], part["text"], type(part["createdAt"]))
+
+
+@case("signals", 66)
+async def test_input_that_an_abort_left_over_is_answered_by_a_new_run(scene: Scene) -> None:
+    """The run ends, the queued message starts the next one."""
+    agent = scene.agent(waiting("g"), [text("answer")])
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+    await agent.send_message("and this", **T).accepted
+
+    assert agent.abort_thread_stream(**T)
+    await scene.idle()
+
+    assert len(scene.models["a"].requests) == 2
+    assert "and this" in scene.prompt(1)
+
+
+@case("signals", 67, 69)
+async def test_an_abort_that_clears_leaves_nothing_to_run(scene: Scene) -> None:
+    """A later message wakes the thread normally."""
+    agent = scene.agent(waiting("g"), [text("fresh")])
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+    await agent.send_message("dropped", **T).accepted
+
+    aborted = agent.abort_thread_stream(**T, clear_pending_signals=True)
+    await scene.idle()
+    again = agent.abort_thread_stream(**T, clear_pending_signals=True)
+    woken = await agent.send_message("later", **T).accepted
+    await scene.idle()
+
+    assert (True, False) == (aborted, again)
+    assert "wake" == woken.action
+    assert "dropped" not in scene.prompt(1)
+
+
+@case("signals", 68)
+async def test_an_abort_of_an_older_run_does_nothing(scene: Scene) -> None:
+    """The expected run isn't the active one."""
+    agent = scene.agent(waiting("g"))
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+
+    aborted = agent.abort_thread_stream(**T, expected_run_id="older")
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert not aborted
+    assert "Busy still" == (await scene.rows())[1].content["content"]
+
+
+@case("signals", 75)
+async def test_a_signal_during_a_tool_waits_for_its_result(scene: Scene) -> None:
+    """The tool finishes once; the next request has both."""
+    runs: list[int] = []
+
+    async def slow(args: Any, context: Any) -> str:
+        runs.append(1)
+        await scene.gates.wait("tool")
+        return "slow result"
+
+    agent = scene.agent(
+        [tool_call("slow", {})], [text("ok")], tools=[FunctionTool(id="slow", execute=slow)]
+    )
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("tool")
+    agent.send_signal({"type": "reactive", "contents": "hurry up"}, **T)
+    scene.gates.open("tool")
+    await scene.idle()
+
+    assert [1] == runs
+    assert "slow result" in scene.prompt(1)
+    assert "hurry up" in scene.prompt(1)
+
+
+@case("signals", 77)
+async def test_a_signal_at_the_last_step_is_stored_without_an_answer(scene: Scene) -> None:
+    """Stop conditions come after the last drain."""
+    agent = scene.agent(waiting("g"))
+    await agent.send_message("start", **T, if_idle={"stream_options": {"max_steps": 1}}).accepted
+    await scene.gates.reached("g")
+    sent = agent.send_message("late", **T)
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert len(scene.models["a"].requests) == 1
+    assert sent.signal.id in [row.id for row in await scene.rows()]
+
+
+@case("signals", 91, 92, 93)
+async def test_every_reader_of_a_thread_gets_everything(scene: Scene) -> None:
+    """One from before, one in mid-run; each chunk has a run id."""
+    agent = scene.agent(waiting("g"))
+    early = agent.subscribe_to_thread(**T)
+    await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+    late = agent.subscribe_to_thread(**T)
+    scene.gates.open("g")
+
+    async def read(subscription: Any) -> list[dict[str, Any]]:
+        seen = []
+        async for chunk in subscription.stream:
+            seen.append(chunk)
+            if chunk["type"] == "finish":
+                return seen
+        return seen
+
+    first, second = await asyncio.gather(read(early), read(late))
+
+    assert first == second
+    assert ["start", "data-user-message", "step-start"] == [c["type"] for c in first[:3]]
+    assert all("runId" in chunk for chunk in first)
+
+
+@case("streaming", 54)
+async def test_an_echo_follows_the_step_that_it_arrived_in(scene: Scene) -> None:
+    """The next response message has a new id."""
+    agent = scene.agent(waiting("g"), [text("Seen")])
+    accepted = await agent.send_message("start", **T).accepted
+    await scene.gates.reached("g")
+    agent.send_message("more", **T)
+    scene.gates.open("g")
+    chunks = [chunk async for chunk in accepted.output.full_stream]
+
+    types = [chunk["type"] for chunk in chunks]
+    echo = types.index("data-user-message", types.index("step-start"))
+    starts = [c["payload"]["messageId"] for c in chunks if c["type"] == "step-start"]
+    assert types.index("text-end") < echo < types.index("step-start", echo)
+    assert len(set(starts)) == 2
+
+
+@case("streaming", 55)
+async def test_hidden_signals_are_hidden_from_one_caller_only(scene: Scene) -> None:
+    """A subscriber sees the echo."""
+    agent = scene.agent([text("ok")])
+    subscription = agent.subscribe_to_thread(**T)
+    accepted = await agent.send_message(
+        "hi", **T, if_idle={"stream_options": {"hide_signals": True}}
+    ).accepted
+    own = [chunk["type"] async for chunk in accepted.output.full_stream]
+    seen = []
+    async for chunk in subscription.stream:
+        seen.append(chunk["type"])
+        if chunk["type"] == "finish":
+            break
+
+    assert "data-user-message" not in own
+    assert "data-user-message" in seen
+
+
+async def test_a_signal_with_an_id_is_delivered_once(scene: Scene) -> None:
+    """Sending it twice, also after it was stored, has one effect (notifications.md S15)."""
+    agent = scene.agent([text("ok")])
+    signal = {"type": "reactive", "contents": "x", "id": "signal-1"}
+
+    first = agent.send_signal(signal, **T)
+    second = agent.send_signal(signal, **T)
+    answers = await first.accepted, await second.accepted
+    await scene.idle()
+    async with Mastra(storage=scene.mastra.storage) as restarted:
+        again = Agent(id="a2", model=ScriptedModel([[text("never")]]))
+        restarted.add_agent(again)
+        third = await again.send_signal(signal, **T).accepted
+        await restarted.runs.join()
+
+    assert ["wake", "wake"] == [answer.action for answer in answers]
+    assert answers[0].run_id == answers[1].run_id
+    assert "deliver" == third.action
+    assert ["signal-1"] == [row.id for row in await scene.rows() if row.role == "signal"]
+    assert len(scene.models["a"].requests) == 1
