@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -81,8 +81,11 @@ class Bench:
             **parameters,
         }
         wanted = inspect.signature(method).parameters
-        async with self.pubsub() as bus, self.lease() as lease:
-            given |= {"pubsub": bus, "lease": lease}
+        async with AsyncExitStack() as stack:
+            if "pubsub" in wanted:
+                given["pubsub"] = await stack.enter_async_context(self.pubsub())
+            if "lease" in wanted:
+                given["lease"] = await stack.enter_async_context(self.lease())
             await method(**{name: given[name] for name in wanted})
 
 

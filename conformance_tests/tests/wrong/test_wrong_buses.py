@@ -106,7 +106,7 @@ class ForgivingBus(WrappingBus):
         async def forgiving(event: Event, ack: Any, nack: Any, extend: Any) -> None:
             try:
                 await call(handler, event, ack, nack, extend)
-            except (Exception, asyncio.CancelledError):
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001 – that is the fault
                 await ack()
 
         return forgiving
@@ -286,7 +286,8 @@ class RudeBus(InMemoryPubSub):
     """Closes without giving anything back."""
 
     async def aclose(self) -> None:
-        self._topics.leave_groups = _do_nothing  # type: ignore[method-assign]
+        self._driver.settle = _do_nothing  # type: ignore[method-assign]
+        self._driver.leave_group = _do_nothing  # type: ignore[method-assign]
         await super().aclose()
 
 
@@ -297,8 +298,8 @@ class ImmortalBus(InMemoryPubSub):
         return
 
 
-async def _do_nothing() -> None:
-    return
+async def _do_nothing(*arguments: Any) -> list[Any]:
+    return []
 
 
 Row = tuple[type[InMemoryPubSub], type[Suite], str, dict[str, Any]]

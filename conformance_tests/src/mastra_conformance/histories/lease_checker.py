@@ -79,7 +79,7 @@ def check_guarded_writes(writes: Sequence[GuardedWrite]) -> list[str]:
 
 def terms_of(operations: Sequence[Operation]) -> list[Term]:
     """The terms that clients were granted, in the order of the grants."""
-    terms: dict[tuple[str, int], Term] = {}
+    terms: dict[tuple[str, str, int], Term] = {}
     for one in sorted(operations, key=lambda operation: operation.returned_at):
         key = one.arguments.get("key", "")
         match one.name:
@@ -87,31 +87,37 @@ def terms_of(operations: Sequence[Operation]) -> list[Term]:
                 _end_former(terms, one, key)
                 fence = one.result.fence
                 owner = one.arguments.get("to_owner") or one.arguments["owner"]
-                known = terms.get((key, fence))
+                known = terms.get((key, owner, fence))
                 if known is None:
-                    terms[key, fence] = Term(
+                    terms[key, owner, fence] = Term(
                         key, owner, fence, one.invoked_at, one.returned_at, _deadline(one)
                     )
                 else:
                     known.until = max(known.until, _deadline(one))
             case "renew_lease" if one.result is True:
                 for term in terms.values():
-                    if term.key == key and term.fence == one.arguments.get("fence"):
+                    if _is_of(one, term):
                         term.until = max(term.until, _deadline(one))
             case "release_lease" if one.result is True:
                 for term in terms.values():
-                    if term.key == key and term.fence == one.arguments.get("fence"):
+                    if _is_of(one, term):
                         term.until = min(term.until, one.invoked_at)
             case _:
                 continue
     return list(terms.values())
 
 
+def _is_of(one: Operation, term: Term) -> bool:
+    arguments = one.arguments
+    asked = (arguments["key"], arguments["owner"], arguments.get("fence"))
+    return asked == (term.key, term.owner, term.fence)
+
+
 def _granted(one: Operation) -> bool:
     return one.error is None and bool(getattr(one.result, "acquired", False))
 
 
-def _end_former(terms: dict[tuple[str, int], Term], one: Operation, key: str) -> None:
+def _end_former(terms: dict[tuple[str, str, int], Term], one: Operation, key: str) -> None:
     """A transfer ends the term of the one who gave it away, from when he asked for it."""
     if one.name != "transfer_lease":
         return

@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 
 from mastra_core.contracts.lease import LeaseEvent, LeaseProvider
 
-__all__ = ("TTL_MS", "Elapse", "Watching", "fence_of", "watching")
+__all__ = ("DEADLINE_S", "TTL_MS", "Elapse", "Watching", "fence_of", "watching")
 
 Elapse = Callable[[int], Awaitable[None]]
 
 #: Short, so that adapters with a clock of their own are tested in reasonable time.
 TTL_MS = 300
-_DEADLINE_S = 20
+#: How long a test waits for something that must happen.
+DEADLINE_S = 20
 
 
 def fence_of(grant: object) -> int:
@@ -49,7 +50,7 @@ class Watching:
     async def until(self, count: int) -> None:
         """Wait for so many events that aren't renewals."""
         try:
-            async with asyncio.timeout(_DEADLINE_S), self._arrived:
+            async with asyncio.timeout(DEADLINE_S), self._arrived:
                 await self._arrived.wait_for(lambda: len(self.kinds) >= count)
         except TimeoutError:
             raise AssertionError(f"only {self.kinds!r}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -149,14 +150,14 @@ class TermSuite(Suite):
         """``ValueError`` before anything is touched."""
         grant = await lease.acquire_lease("k", "a", 10_000)
 
-        for call in (
-            lease.acquire_lease("k", "a", ttl),
-            lease.renew_lease("k", "a", ttl),
-            lease.transfer_lease("k", "a", "b", ttl),
-            lease.acquire_lease("free", "a", ttl),
-        ):
-            with pytest.raises(ValueError, match="ttl_ms"):
-                await call
+        with pytest.raises(ValueError, match="ttl_ms"):
+            await lease.acquire_lease("k", "a", ttl)
+        with pytest.raises(ValueError, match="ttl_ms"):
+            await lease.renew_lease("k", "a", ttl)
+        with pytest.raises(ValueError, match="ttl_ms"):
+            await lease.transfer_lease("k", "a", "b", ttl)
+        with pytest.raises(ValueError, match="ttl_ms"):
+            await lease.acquire_lease("free", "a", ttl)
 
         record = await lease.get_lease("k")
         assert record is not None
@@ -211,13 +212,14 @@ class TermSuite(Suite):
         async with open_lease() as provider:
             await provider.aclose()
             await provider.aclose()
-            for call in (
-                provider.acquire_lease("k", "a", 10_000),
-                provider.renew_lease("k", "a", 10_000),
-                provider.release_lease("k", "a"),
-                provider.transfer_lease("k", "a", "b", 10_000),
-                provider.get_lease_owner("k"),
-                provider.check_lease("k", "a", 1),
-            ):
+            calls: list[Callable[[], Awaitable[object]]] = [
+                lambda: provider.acquire_lease("k", "a", 10_000),
+                lambda: provider.renew_lease("k", "a", 10_000),
+                lambda: provider.release_lease("k", "a"),
+                lambda: provider.transfer_lease("k", "a", "b", 10_000),
+                lambda: provider.get_lease_owner("k"),
+                lambda: provider.check_lease("k", "a", 1),
+            ]
+            for call in calls:
                 with pytest.raises(MastraError):
-                    await call
+                    await call()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -65,14 +66,15 @@ class ClosingSuite(Suite):
 
             assert ["ends", "cancelled"] == ended
             await bus.aclose()
-            for call in (
-                bus.publish("t", make_event(1)),
-                bus.subscribe("t", seen),
-                bus.unsubscribe("t", seen),
-                bus.flush(),
-            ):
+            calls: list[Callable[[], Awaitable[None]]] = [
+                lambda: bus.publish("t", make_event(1)),
+                lambda: bus.subscribe("t", seen),
+                lambda: bus.unsubscribe("t", seen),
+                bus.flush,
+            ]
+            for call in calls:
                 with pytest.raises(PubSubClosedError):
-                    await call
+                    await call()
 
     @requires("pubsub.groups")
     @case("pubsub_and_lease", 70)

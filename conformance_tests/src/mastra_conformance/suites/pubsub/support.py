@@ -13,6 +13,7 @@ from mastra_core.wire.events import Event
 
 __all__ = (
     "ACK_WAIT_MS",
+    "DEADLINE_S",
     "Elapse",
     "Recorder",
     "eventually",
@@ -20,13 +21,15 @@ __all__ = (
     "open_bus",
     "pass_time",
     "publish_all",
+    "settle",
 )
 
 Elapse = Callable[[int], Awaitable[None]]
 
 #: Small, so that adapters with a clock of their own are tested in reasonable time.
 ACK_WAIT_MS = 500
-_DEADLINE_S = 20
+#: How long a test waits for something that must happen.
+DEADLINE_S = 20
 _TURNS = 20
 
 
@@ -85,7 +88,7 @@ class Recorder:
     async def until(self, count: int) -> list[Event]:
         """Wait for so many deliveries in total."""
         try:
-            async with asyncio.timeout(_DEADLINE_S), self._arrived:
+            async with asyncio.timeout(DEADLINE_S), self._arrived:
                 await self._arrived.wait_for(lambda: len(self.events) >= count)
         except TimeoutError:
             raise AssertionError(
@@ -98,7 +101,7 @@ async def eventually(
     condition: Callable[[], bool], elapse: Elapse | None = None, *, step_ms: int = 50
 ) -> None:
     """Wait for a condition with a deadline, and let time pass meanwhile."""
-    async with asyncio.timeout(_DEADLINE_S):
+    async with asyncio.timeout(DEADLINE_S):
         while not condition():
             if elapse is not None:
                 await elapse(step_ms)
