@@ -6,7 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import aiohttp
 import libsql_client
@@ -82,12 +82,11 @@ class RemoteExecutor(ABC):
     async def _send(self, steps: Sequence[Step]) -> list[Rows]:
         """Run statements in one request and one transaction."""
         driver = self._opened()
-        if len(steps) == 1:
-            statement, values = steps[0]
-            results = [await driver.execute(statement.sql, values)]
+        bound = [_sendable(step) for step in steps]
+        if len(bound) == 1:
+            results = [await driver.execute(*bound[0])]
         else:
-            bound: list[Any] = [(step.statement.sql, step.values) for step in steps]
-            results = await driver.batch(bound)
+            results = await driver.batch(list(bound))
         return [self._rows(step, result) for step, result in zip(steps, results, strict=True)]
 
     def _rows(self, step: Step, result: libsql_client.ResultSet) -> Rows:
@@ -183,6 +182,19 @@ class RemoteExecutor(ABC):
         self._observer = observer
 
 
+def _sendable(step: Step) -> Bound:
+    """
+    The statement for the driver; what would break the connection for everybody is refused.
+
+    Raises:
+        UnicodeEncodeError: A text holds a lone surrogate, which no server understands.
+    """
+    for value in step.values:
+        if type(value) is str and not value.isascii():
+            value.encode()
+    return step.statement.sql, step.values
+
+
 class HttpExecutor(RemoteExecutor):
     """HTTP has no interactive transactions: programs are optimistic, see ``guards``."""
 
@@ -214,9 +226,8 @@ class HttpExecutor(RemoteExecutor):
         for step, rows in seen:
             if step.statement.columns and not step.statement.volatile:
                 checks += guards(step, rows)
-        bound: list[Any] = [*checks, *((step.statement.sql, step.values) for step in steps)]
         try:
-            results = await self._opened().batch(bound)
+            results = await self._opened().batch([*checks, *map(_sendable, steps)])
         except libsql_client.LibsqlError as exc:
             if checks and is_malformed_json(exc):
                 raise _StaleReadError("Rows changed since they were read.") from exc
@@ -237,8 +248,7 @@ class WebSocketExecutor(RemoteExecutor):
             await _in_one_go(transaction, [("COMMIT", ()), ("BEGIN IMMEDIATE", ())])
             steps = next(program)
             while True:
-                bound = [(step.statement.sql, step.values) for step in steps]
-                results = await _in_one_go(transaction, bound)
+                results = await _in_one_go(transaction, [_sendable(step) for step in steps])
                 rows = [self._rows(step, got) for step, got in zip(steps, results, strict=True)]
                 steps = program.send(rows)
         except StopIteration as finished:

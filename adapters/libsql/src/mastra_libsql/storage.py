@@ -233,6 +233,13 @@ class LibSQLStorage:
             return {"connections": 0, "worker_threads": 0, "waiting_calls": 0}
         return client.held()
 
+    async def server_info(self) -> dict[str, str]:
+        """Product and version of the engine."""
+        version = plain("SELECT sqlite_version()", columns=("version",))
+        [[(found,)]] = await self._door.read("server_info", Step(version))
+        embedded = self.settings.target.is_embedded
+        return {"product": "SQLite" if embedded else "libSQL server", "version": str(found)}
+
     async def facts(self) -> StoreFacts:
         """Versions, tables and their sizes; reads every table once."""
         tables = [table.name for table in (*self._tables.shared(), *self._tables.own())]
