@@ -69,6 +69,17 @@ class RunBuilder:
         """Go on with a parked run under its claim."""
         parked = claimed.parked
         self._run_id = parked.run_id
+        heartbeat = self._host.runs.start(
+            claimed.claim.keep_alive(), name=f"resume-claim:{self._run_id}"
+        )
+        try:
+            return await self._resume(claimed, heartbeat)
+        except BaseException:
+            heartbeat.cancel()
+            raise
+
+    async def _resume(self, claimed: ClaimedRun, heartbeat: asyncio.Task[None]) -> ModelOutput:
+        parked = claimed.parked
         state = parked.stream_state
         message_list = MessageList.deserialize(
             state.get("messageList") or {}, clock=self._host.clock, ids=self._host.ids
@@ -82,7 +93,7 @@ class RunBuilder:
             setup = self._setup(message_list, claimed=claimed, request_context=context)
             resume = ResumePoint(parked=parked, answers=claimed.answers)
             loop = AgentLoop(setup, output, interrupt, resume=resume)
-            return self._run(loop, output, interrupt, message_list, claimed=claimed)
+            return self._run(loop, output, interrupt, message_list, heartbeat=heartbeat)
         except BaseException:
             self._give_back(parked.thread_id, parked.resource_id)
             raise
@@ -182,7 +193,7 @@ class RunBuilder:
         interrupt: Interrupt,
         message_list: MessageList,
         *,
-        claimed: ClaimedRun | None = None,
+        heartbeat: asyncio.Task[None] | None = None,
     ) -> ModelOutput:
         threads = self._host.threads
         thread_id, resource_id = message_list.thread_id, message_list.resource_id
@@ -203,13 +214,6 @@ class RunBuilder:
 
         async def work() -> None:
             watch = self._watch_abort(interrupt)
-            heartbeat = (
-                self._host.runs.start(
-                    claimed.claim.keep_alive(), name=f"resume-claim:{self._run_id}"
-                )
-                if claimed is not None
-                else None
-            )
             try:
                 await loop.run()
             finally:

@@ -46,10 +46,16 @@ class ToolContext:
     #: ``<run_id>:<tool_call_id>``, the same on every execution of this call.
     idempotency_key: str = ""
     request_context: dict[str, Any] = field(default_factory=dict)
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    #: Makes the transcript when somebody asks for it.
+    load_messages: Callable[[], list[dict[str, Any]]] = list
     abort: asyncio.Event | None = None
     #: The application object; None for a standalone agent.
     mastra: Any = None
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The transcript of the run so far, as stored messages; a copy."""
+        return self.load_messages()
 
 
 @runtime_checkable

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from mastra_core.base.jsonjs import encode, sanitize_copy
@@ -19,6 +21,7 @@ from mastra_core.errors import (
     MastraError,
     ModelError,
     RunTimeoutError,
+    StorageError,
     TripwireError,
     WireEncodeError,
 )
@@ -38,6 +41,7 @@ from mastra_core.messages.signals import create_signal, echo_chunk
 from mastra_core.messages.to_prompt import prompt_from_messages
 from mastra_core.processors.arguments import StepPatch
 from mastra_core.streaming.output import ModelOutput, RunStatus
+from mastra_core.streaming.settle import add_usage
 from mastra_core.wire.signals import Signal
 from mastra_core.workflows.agent_snapshot import CallOutcome, ParkedRun
 
@@ -80,6 +84,8 @@ class AgentLoop:
         self._processors = setup.processors
         self._last_finish: dict[str, Any] = {}
         self._is_parked = False
+        #: When the run began; None for a resumed one.
+        self._started_at: datetime | None = None
         model = setup.models[0]
         self._writer = ResponseWriter(
             self._messages,
@@ -191,6 +197,7 @@ class AgentLoop:
             await self._end_finished()
 
     async def _start(self) -> None:
+        self._started_at = self._setup.clock.now()
         await self._emit(
             self._chunk("start", {"id": self._setup.agent_id, "messageId": self._writer.message_id})
         )
@@ -429,6 +436,7 @@ class AgentLoop:
             outcomes=list(tools.outcomes),
             stream_state=self._output.record.serialize(self._messages.serialize()),
             request_context=_storable_context(setup.request_context),
+            started_at=self._started_at,
         )
         if setup.snapshots is None:
             raise MastraError(
@@ -564,9 +572,20 @@ class AgentLoop:
 
     # -- the ends of a run ------------------------------------------------------------------
 
-    async def _forget_rows(self) -> None:
+    async def _forget_rows(self, error: BaseException | None = None) -> None:
+        """
+        Remove the rows of an ended run.
+
+        If storage failed, a resumed run goes back to ``suspended`` instead: its receipts say
+        what was done, so that the answer can be given again without doing it twice.
+        """
         setup = self._setup
-        if setup.snapshots is not None and setup.claim is not None:
+        if setup.snapshots is None or setup.claim is None:
+            return
+        if isinstance(error, StorageError):
+            with suppress(StorageError):
+                await setup.claim.release()
+        else:
             await setup.snapshots.forget(setup.run_id, claim_id=setup.claim.claim_id)
 
     async def _end_finished(self) -> None:
@@ -603,11 +622,7 @@ class AgentLoop:
     async def _end_suspended(self, result: StepResult) -> None:
         record = self._output.record
         # What was really used counts (decisions.md 14); the step itself is not over.
-        visible = dict(record.usage)
-        for name in ("inputTokens", "outputTokens", "totalTokens"):
-            if result.usage.get(name) is not None:
-                visible[name] = (visible.get(name) or 0) + result.usage[name]
-        record.usage = visible
+        record.usage = add_usage(record.usage, result.usage)
         await self._settle("suspended", "suspended")
 
     async def _end_tripped(self, error: TripwireError) -> None:
@@ -684,7 +699,7 @@ class AgentLoop:
         self._output.emit(self._chunk("error", {"type": "error", "error": wire}))
         await self._notify(self._setup.callbacks.on_error, {"error": error})
         await self._save_at_end()
-        await self._forget_rows()
+        await self._forget_rows(error)
         result = step.result if step is not None else StepResult()
         failed = StepResult(
             text=result.text,
@@ -712,7 +727,8 @@ class AgentLoop:
         self._mark_open_calls()
         await self._save_at_end()
         if self._setup.claim is not None:
-            await self._setup.claim.release()
+            with suppress(StorageError):
+                await self._setup.claim.release()
         self._output.settle("canceled", finish_reason="aborted")
 
 

@@ -227,34 +227,33 @@ class ToolStep:
         context = self._context(call, tool_writer, parked, answer, is_approved=is_approved)
         try:
             args = tool.parse_input(call.args)
-            if answer is None and await self._needs_approval(tool, args, context):
-                self._park(
-                    index,
-                    started,
-                    {"requireToolApproval": {**_named(call), "args": call.args}},
-                )
-                return
-            await self._receipt(call, answer, {"startedAt": started})
-            assert tool.execute is not None
-            value = await tool.execute(args, context)
         except ToolInputError as exc:
             self._settle(index, started, {"result": _invalid_input(exc)})
             return
+        if answer is None and await self._needs_approval(tool, args, context):
+            approval = {**_named(call), "args": call.args}
+            self._park(index, started, {"requireToolApproval": approval})
+            return
+        # A receipt that can't be written stops the run: the tool must not run untraced.
+        await self._receipt(call, answer, {"startedAt": started})
+        assert tool.execute is not None
+        try:
+            value = await tool.execute(args, context)
+        except ToolInputError as exc:
+            output: dict[str, Any] = {"result": _invalid_input(exc)}
         except ForbiddenError:
             raise
         except Exception as exc:  # noqa: BLE001 - the door of the tool: the model is told
-            failure = _tool_failure(exc, call)
-            await self._receipt(call, answer, {"error": error_on_wire(failure)})
-            self._settle(index, started, {"error": error_on_wire(failure)})
-            return
+            output = {"error": error_on_wire(_tool_failure(exc, call))}
+        else:
+            output = {"result": value}
         finally:
             tool_writer.close()
-        if parked:
+        if parked and "error" not in output:
             self._park(index, started, parked[0])
             return
-        await self._receipt(call, answer, {"result": value})
-        output: dict[str, Any] = {"result": value}
-        if is_approved:
+        await self._receipt(call, answer, output)
+        if is_approved and "result" in output:
             output["approval"] = {"id": call.tool_call_id, "approved": True}
         self._settle(index, started, output)
 
@@ -293,7 +292,7 @@ class ToolStep:
             suspend_payload=(earlier or {}).get("toolCallSuspended"),
             idempotency_key=f"{setup.run_id}:{call.tool_call_id}",
             request_context=setup.request_context,
-            messages=self._prompt_messages(),
+            load_messages=self._prompt_messages,
             abort=self._abort,
             mastra=setup.mastra,
         )
