@@ -102,14 +102,14 @@ class JsonFileWorkflows:
         """Merge one step result; a missing row starts empty."""
         _refuse_claim(claim_id)
         check_text(step_id, "step_id")
-        result = jsonjs.sanitize_copy(result)
-        context = jsonjs.sanitize_copy(request_context)
+        path = f"$.context{jsonjs.json_path([step_id])}"
+        result = jsonjs.sanitize_copy(result, path_prefix=path)
 
         def change(document: Document) -> dict[str, Any]:
             stored = _stored(document, workflow_name, run_id)
             before = _snapshot(stored) or rules.empty_snapshot(run_id, now=self._clock.now())
             after = rules.merge_results(
-                before, step_id=step_id, result=result, request_context=context
+                before, step_id=step_id, result=result, request_context=request_context
             )
             _put(document, self._run(workflow_name, run_id, after))
             merged: dict[str, Any] = after["context"]

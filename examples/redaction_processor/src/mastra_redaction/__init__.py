@@ -1,0 +1,7 @@
+"""A processor that keeps secrets away from models."""
+
+from __future__ import annotations
+
+__all__ = ("__version__",)
+
+__version__ = "0.1.0"
