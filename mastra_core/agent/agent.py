@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from mastra_core.agent.host import AgentHost, LocalHost
-from mastra_core.agent.memory import AgentMemory, MemoryOptions
+from mastra_core.agent.memory import AgentMemory, MemoryOptions, close_parked_calls
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
 from mastra_core.agent.options import RunOptions, options_from
 from mastra_core.agent.processors import ProcessorChoice, check_choices
@@ -36,7 +36,7 @@ from mastra_core.streaming.output import FullOutput, ModelOutput
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.signals import Signal
 from mastra_core.wire.snapshots import AgentRuns
-from mastra_core.workflows.resume import ResumeRequest, claim_parked_run
+from mastra_core.workflows.resume import ResumeRequest, claim_for_cancel, claim_parked_run
 from mastra_core.workflows.suspended import check_page, list_suspended_runs
 
 __all__ = ("Agent",)
@@ -317,6 +317,33 @@ class Agent:
         """Like ``decline_tool_call``, to the end."""
         output = await self.decline_tool_call(run_id, tool_call_id, reason, **options)
         return await output.get_full_output()
+
+    async def cancel_run(self, run_id: str) -> bool:
+        """
+        End a run without an answer: one at work here is aborted, a parked one is removed.
+
+        Returns:
+            False, and nothing changes, if there is no such run (any more).
+
+        Raises:
+            ForeignRunError: It belongs to another agent.
+            ResumeClaimedError: Somebody is answering it right now.
+        """
+        if self._host.threads.abort_run(run_id):
+            return True
+        claimed = await claim_for_cancel(
+            self._host.snapshots,
+            run_id,
+            agent_id=self.id,
+            ids=self._host.ids,
+            owner=self._host.instance_id,
+        )
+        if claimed is None:
+            return False
+        await close_parked_calls(self.memory, claimed.parked)
+        await self._host.snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
+        self._host.threads.release_parked(run_id)
+        return True
 
     async def send_tool_approval(
         self,

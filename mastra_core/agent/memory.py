@@ -12,8 +12,9 @@ from mastra_core.contracts.storage import MemoryStorage, OrderBy
 from mastra_core.errors import RunArgumentError
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
+from mastra_core.workflows.agent_snapshot import ParkedRun
 
-__all__ = ("AgentMemory", "MemoryOptions")
+__all__ = ("AgentMemory", "MemoryOptions", "close_parked_calls")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +98,16 @@ class AgentMemory:
     async def load(self, message_ids: Sequence[str]) -> list[Message]:
         """Those that exist."""
         return await self.store.list_messages_by_id(message_ids)
+
+
+async def close_parked_calls(memory: AgentMemory | None, parked: ParkedRun) -> None:
+    """Take the marks of a cancelled run out of the message that holds its calls."""
+    if memory is None or parked.thread_id is None:
+        return
+    for message in await memory.load([parked.message_id]):
+        content = dict(message.content)
+        metadata = dict(content.get("metadata") or {})
+        for name in ("pendingToolApprovals", "suspendedTools"):
+            metadata.pop(name, None)
+        content["metadata"] = metadata
+        await memory.save([message.replace(content=content)])

@@ -515,6 +515,28 @@ class ThreadRuntime:
         holder.interrupt.abort()
         return True
 
+    def abort_run(self, run_id: str) -> bool:
+        """Abort a run that is at work or being set up here; False if there is none."""
+        for record in self._records.values():
+            for holder in (record.active, record.reservation):
+                if holder is None or holder.run_id != run_id:
+                    continue
+                if isinstance(holder, ActiveRun) and holder.lifecycle == "suspended":
+                    return False
+                holder.interrupt.abort()
+                return True
+        return False
+
+    def release_parked(self, run_id: str) -> None:
+        """A parked run has ended without an answer: its thread is free."""
+        for record in list(self._records.values()):
+            active = record.active
+            if active is not None and active.run_id == run_id:
+                record.active = None
+                self._after_run(record)
+                record.notify()
+                return
+
     # -- reading --------------------------------------------------------------------------
 
     def subscribe(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from mastra_core.errors import WireVersionError
@@ -103,6 +104,8 @@ class ParkedRun:
     outcomes: list[CallOutcome | None]
     stream_state: dict[str, Any]
     request_context: dict[str, Any]
+    #: When the run began; None if it was parked before (then its rows know).
+    started_at: datetime | None = None
     #: ``resumeReceipts`` of the outer document (snapshots.md G4).
     receipts: dict[str, Any] = field(default_factory=dict)
     tracing_context: dict[str, Any] = field(default_factory=dict)

@@ -33,7 +33,7 @@ from mastra_core.workflows.agent_snapshot import (
 )
 from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
 
-__all__ = ("ClaimedRun", "ResumeRequest", "claim_parked_run")
+__all__ = ("ClaimedRun", "ResumeRequest", "claim_for_cancel", "claim_parked_run")
 
 #: How long an answer waits for the answer to a sibling to be worked off.
 SIBLING_WAIT_SECONDS: Final = 30.0
@@ -143,6 +143,42 @@ async def claim_parked_run(
             await held.release()
             continue
         return ClaimedRun(parked=parked, claim=held, answers=answers)
+
+
+async def claim_for_cancel(
+    snapshots: AgentSnapshots, run_id: str, *, agent_id: str, ids: Ids, owner: str
+) -> ClaimedRun | None:
+    """
+    Claim a parked run in order to end it without an answer.
+
+    Returns:
+        The claimed run; None if no run of this id is parked.
+
+    Raises:
+        ForeignRunError: It belongs to another agent.
+        ResumeClaimedError: Somebody is answering it right now.
+    """
+    outer = await snapshots.store.load_workflow_snapshot(
+        workflow_name=OUTER_WORKFLOW, run_id=run_id
+    )
+    if outer is None:
+        return None
+    request = ResumeRequest(run_id=run_id, agent_id=agent_id, kind="data", data=None)
+    _check_access(outer, request)
+    claim = snapshots.new_claim(
+        claim_id=ids.new("claim"), owner=owner, target=None, payload=None, digest=_digest(request)
+    )
+    outcome = await snapshots.store.claim_resume(
+        workflow_name=OUTER_WORKFLOW, run_id=run_id, claim=claim
+    )
+    if not outcome.acquired:
+        if outcome.snapshot is None:
+            return None
+        raise _claimed(request)
+    parked = parked_from_documents(
+        outcome.snapshot or outer, await snapshots.load_inner(run_id), agent_id=agent_id
+    )
+    return ClaimedRun(parked=parked, claim=HeldClaim(snapshots, run_id, claim.claim_id), answers={})
 
 
 class _Patience:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.isotime import epoch_ms
 from mastra_core.contracts.storage import WorkflowsStorage
 from mastra_core.errors import FencedOutError, StorageError
 from mastra_core.wire.snapshots import INNER_WORKFLOW, OUTER_WORKFLOW, ResumeClaim
@@ -41,7 +42,8 @@ class AgentSnapshots:
             StorageError: They can't be stored; the run must fail, not wait for an answer that
                 nobody could give.
         """
-        outer, inner = documents_of(parked, now_ms=self.clock.now_ms())
+        now = self.clock.now()
+        outer, inner = documents_of(parked, now_ms=epoch_ms(now))
         await self.store.persist_workflow_snapshots(
             [
                 {
@@ -49,6 +51,8 @@ class AgentSnapshots:
                     "run_id": parked.run_id,
                     "snapshot": document,
                     "resource_id": parked.resource_id,
+                    "created_at": parked.started_at,
+                    "updated_at": now,
                 }
                 for name, document in ((OUTER_WORKFLOW, outer), (INNER_WORKFLOW, inner))
             ],

@@ -703,6 +703,44 @@ class ResumeSuite(Suite):
         assert listed.total == 1
         assert "SNAPSHOT_VERSION_UNSUPPORTED" == raised.value.id
 
+    @case("snapshots", 90)
+    async def test_a_cancelled_run_is_not_listed_and_a_finished_one_can_not_be_cancelled(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Its rows and the marks in its message are gone; the thread is free."""
+        shop = workshop([deploy_calls("a"), [text("next")]])
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+
+            cancelled = await shop.agent.cancel_run(output.run_id)
+            listed = await shop.agent.list_suspended_runs()
+            left = await rows_of(store, output.run_id)
+            page = await store.memory.list_messages(THREAD)
+            finished = await shop.agent.stream("more", **ON_THREAD)
+            await finished.wait()
+            again = await shop.agent.cancel_run(finished.run_id)
+            after = await store.memory.list_messages(THREAD)
+
+        assert (True, False) == (cancelled, again)
+        assert (0, []) == (listed.total, left)
+        assert "pendingToolApprovals" not in str([m.content for m in page.messages])
+        assert "next" in str(after.messages[-1].content)
+        assert [] == shop.executed
+
+    async def test_a_run_is_cancelled_only_by_its_agent(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Others are refused."""
+        owner, other = workshop(agent_id="owner"), workshop(agent_id="other")
+        async with application(store, owner, other, clock=clock, ids=ids):
+            output = await park(owner.agent)
+
+            with pytest.raises(ForeignRunError):
+                await other.agent.cancel_run(output.run_id)
+            listed = await owner.agent.list_suspended_runs()
+
+        assert listed.total == 1
+
 
 class RivalAnswersSuite(Suite):
     """Several answers at once: exactly one is obeyed (snapshots.md G1, G2)."""
