@@ -279,7 +279,7 @@ class Mastra:
     def _new_inbox(self, opened: Infrastructure) -> NotificationService:
         capabilities = opened.storage.capabilities
         return NotificationService(
-            opened.storage.notifications if "notifications" in capabilities else None,
+            opened.storage.notifications if "notifications.claims" in capabilities else None,
             opened.storage.schedules if "schedules" in capabilities else None,
             clock=self.clock,
             ids=self.ids,

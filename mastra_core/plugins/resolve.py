@@ -170,8 +170,8 @@ async def open_infrastructure(
 
     No storage and no pubsub mean in-process ones. No lease means: the provider of the
     named pubsub, else the lease adapter of its scheme, else that of the storage's scheme,
-    else an in-process one. A shared store with an in-process lease gives one
-    ``DegradedWarning``.
+    else an in-process one. A shared store whose lease falls back to an in-process one gives
+    one ``DegradedWarning``; naming ``lease="memory:"`` says that one process is meant.
 
     Raises:
         ConfigError, PluginError: A URL can't be used; the message says why.
@@ -214,7 +214,8 @@ async def open_infrastructure(
                 )
             )
         is_degraded = not opened_storage.volatile and not provider.lease_capabilities.cross_process
-        if is_degraded:
+        if is_degraded and lease is None:
+            # Whoever names an in-process lease knows it.
             _warn_degraded(opened_storage.name)
         yield Infrastructure(
             storage=opened_storage, pubsub=opened_pubsub, lease=provider, is_degraded=is_degraded
@@ -259,7 +260,7 @@ def _warn_degraded(storage: str) -> None:
     warnings.warn(
         f"Other processes can use the storage {storage!r}, but they don't see the leases of this "
         "one: two processes may run one thread at a time. "
-        'Name a lease that all of them reach, for example lease="redis://…".',
+        'Name a lease that all of them reach, or say lease="memory:" if this process is alone.',
         DegradedWarning,
         stacklevel=3,
     )

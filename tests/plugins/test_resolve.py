@@ -450,6 +450,14 @@ async def opened_and_closed(manager: PluginManager, *, storage: str) -> Infrastr
         return opened
 
 
+async def test_whoever_names_an_in_process_lease_is_not_warned(make_manager: MakeManager) -> None:
+    """They said that no other process is there."""
+    manager = make_manager(Adapters(lease=False))
+
+    async with open_infrastructure(manager, storage="acme:x", lease="memory:") as opened:
+        assert opened.is_degraded
+
+
 async def test_volatile_store_doesnt_need_a_shared_lease(make_manager: MakeManager) -> None:
     """Nobody else can see it."""
     async with open_infrastructure(make_manager(Adapters()), storage="memory:x") as opened:
