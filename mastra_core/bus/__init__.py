@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mastra_core.bus.cache import Indexed, ServerCache
+from mastra_core.bus.caching import CachingPubSub
 from mastra_core.bus.driver import (
     Ack,
     BusDriver,
@@ -29,6 +31,7 @@ __all__ = (
     "BusDriver",
     "BusOptions",
     "BusSettings",
+    "CachingPubSub",
     "Claim",
     "Claims",
     "Dead",
@@ -37,10 +40,12 @@ __all__ = (
     "EventEngine",
     "GiveBack",
     "HeldLease",
+    "Indexed",
     "Nack",
     "Outgoing",
     "Page",
     "Position",
+    "ServerCache",
     "Settlement",
     "Start",
     "held_lease",

@@ -26,6 +26,7 @@ from mastra_core.bus import (
     Start,
 )
 from mastra_core.bus.dedupe import DedupeWindow
+from mastra_core.bus.trimming import is_trimmable
 from mastra_core.contracts.pubsub import Cursor, DeadLetter
 from mastra_core.errors import PubSubError
 from mastra_core.wire.events import Event
@@ -171,10 +172,7 @@ class TopicLog:
 
     def trim(self, run_id: str, produced_before_ms: int | None) -> None:
         """Delete the events of a run (3.9); those that groups hold stay with them."""
-        doomed = [
-            entry.event.run_id == run_id and _is_trimmable(entry.event, produced_before_ms)
-            for entry in self._entries
-        ]
+        doomed = [is_trimmable(entry.event, run_id, produced_before_ms) for entry in self._entries]
         if not any(doomed):
             return
         for place, entry in enumerate(self._entries):
@@ -454,13 +452,3 @@ class TopicLog:
             if next(iter(self.dead.values())).dead_at_ms > oldest:
                 return
             self.dead.popitem(last=False)
-
-
-def _is_trimmable(event: Event, produced_before_ms: int | None) -> bool:
-    if produced_before_ms is None:
-        return True
-    data = event.data if isinstance(event.data, dict) else {}
-    produced_at = data.get("producedAt")
-    if isinstance(produced_at, bool) or not isinstance(produced_at, int | float):
-        return False
-    return produced_at <= produced_before_ms and not data.get("pinned")
