@@ -281,7 +281,7 @@ async def test_a_snapshot_that_is_no_json_hides_nobody(node_path: Path, query: Q
     assert 2 == suspended.total
     assert 1 == parked.total
     assert [("bad", "{oops")] == [(run.run_id, run.snapshot) for run in corrupt]
-    assert 3 == sum("snapshots that are no JSON stand" in reason for reason in plan.skipped)
+    assert 4 == sum("snapshots that are no JSON stand" in reason for reason in plan.skipped)
 
 
 # -- versions of SQLite -----------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlalchemy import Table
 
-from mastra_sql.statements.workflows import OWNER_PATHS, THREAD_PATHS
+from mastra_sql.statements.workflows import OWNER_PATHS, RESOURCE_PATHS, THREAD_PATHS
 from mastra_sql.tables import ColumnKind, Tables, column_kind
 
 __all__ = (
@@ -215,13 +215,17 @@ def _notification_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
 
 def _snapshot_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
     table = tables.snapshots.name
-    suspended = "json_extract(\"snapshot\", '$.status') = 'suspended'"
-    owner, thread = _coalesced(OWNER_PATHS), _coalesced(THREAD_PATHS)
-    # list_suspended_runs; Node's status filter uses it, too.
+    status = _member("status")
+    suspended = f"{status} = 'suspended'"
+    owner, thread = _first_of(OWNER_PATHS), _first_of(THREAD_PATHS)
+    resource = f'coalesce("resourceId", {_first_of(RESOURCE_PATHS)})'
+    # The last keys aren't for finding rows: with them a count needs the index alone.
+    rest = f'"createdAt" DESC, "run_id" DESC, {resource}, {status}'
+    # list_suspended_runs.
     yield Index(
         name=f"{prefix}mpy_wf_suspended_idx",
         table=table,
-        keys=f'"workflow_name", {owner}, "createdAt" DESC, "run_id" DESC',
+        keys=f'"workflow_name", {owner}, {rest}',
         where=suspended,
         needs=Needs.VALID_SNAPSHOTS,
     )
@@ -229,16 +233,24 @@ def _snapshot_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
     yield Index(
         name=f"{prefix}mpy_wf_suspended_thread_idx",
         table=table,
-        keys=f'"workflow_name", {owner}, {thread}, "createdAt" DESC, "run_id" DESC',
+        keys=f'"workflow_name", {owner}, {thread}, {rest}',
         where=suspended,
         needs=Needs.VALID_SNAPSHOTS,
     )
+    # list_workflow_runs by status, and Node's list of suspended runs.
+    yield Index(
+        name=f"{prefix}mpy_wf_status_idx",
+        table=table,
+        keys=f'"workflow_name", {status}, "createdAt" DESC, "run_id" DESC',
+        needs=Needs.VALID_SNAPSHOTS,
+    )
     # recover_expired_claims: rows that somebody is resuming right now.
+    expires_at = _member("resumeClaim", "expiresAt")
     yield Index(
         name=f"{prefix}mpy_wf_claimed_idx",
         table=table,
-        keys="json_extract(\"snapshot\", '$.resumeClaim.expiresAt')",
-        where="json_extract(\"snapshot\", '$.resumeClaim.expiresAt') IS NOT NULL",
+        keys=expires_at,
+        where=f"{expires_at} IS NOT NULL",
         needs=Needs.VALID_SNAPSHOTS,
     )
     # list_workflow_runs of one workflow; get_workflow_run_by_id without a name.
@@ -250,12 +262,12 @@ def _snapshot_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
     yield Index(name=f"{prefix}mpy_wf_run_idx", table=table, keys='"run_id", "createdAt" DESC')
 
 
-def _coalesced(paths: tuple[tuple[str, ...], ...]) -> str:
-    parts = ", ".join(
-        'json_extract("snapshot", \'$' + "".join(f".{name}" for name in path) + "')"
-        for path in paths
-    )
-    return f"coalesce({parts})"
+def _member(*path: str) -> str:
+    return "json_extract(\"snapshot\", '$" + "".join(f".{name}" for name in path) + "')"
+
+
+def _first_of(paths: tuple[tuple[str, ...], ...]) -> str:
+    return f"coalesce({', '.join(_member(*path) for path in paths)})"
 
 
 def index_sql(index: Index) -> str:
