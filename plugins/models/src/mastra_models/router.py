@@ -12,6 +12,7 @@ from mastra_core.plugins import ModelProviderSpec
 if TYPE_CHECKING:
     from mastra_core.contracts.model import Model
     from mastra_core.plugins import AdapterContext
+    from mastra_models.local.model import LocalModel
 
 __all__ = (
     "HOSTED_PROVIDERS",
@@ -83,7 +84,7 @@ class HostedFactory:
         return hosted_model(self.provider, model_name)
 
 
-def local_model(model_name: str, context: AdapterContext | None = None) -> Model:
+def local_model(model_name: str, context: AdapterContext | None = None) -> LocalModel:
     """A model that runs on this machine's CPU, from weights that were pulled before."""
     from mastra_models.local.model import LocalModel
 

@@ -149,17 +149,18 @@ def _report(
         wire = {
             "runId": run_id,
             "approved": approved,
-            "finishReason": result.finish_reason,
-            "text": result.text,
+            "finishReason": result["finishReason"],
+            "text": result["text"],
         }
         if tool_call is not None:
             wire["toolCallId"] = tool_call
         print_json(wire)
         return
-    if result.text:
-        print_text(result.text)
+    if result["text"]:
+        print_text(result["text"])
     verb = "Approved" if approved else "Declined"
-    say(f"{verb}. The run ended with {result.finish_reason!r}.")
+    reason = result["finishReason"]
+    say(f"{verb}. The run ended with {reason!r}.")
 
 
 def _one_run(argument: str | None, option: str | None) -> str:
