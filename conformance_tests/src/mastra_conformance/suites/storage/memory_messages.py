@@ -347,7 +347,7 @@ class MessageSuite(Suite):
     @pytest.mark.parametrize("tied", [False, True])
     @pytest.mark.parametrize("newest_first", [False, True])
     async def test_pages_show_each_message_once(
-        self, store: Storage, tied: bool, newest_first: bool
+        self, store: Storage, *, tied: bool, newest_first: bool
     ) -> None:
         """Ties are broken by id in the same direction; ``has_more`` follows the order."""
         await numbered(store, 7, tied=tied)
@@ -427,16 +427,15 @@ class MessageSuite(Suite):
 
     async def test_messages_are_filtered_by_their_metadata(self, store: Storage) -> None:
         """Scalars of ``content.metadata``, typed; the count and the pages follow the filter."""
+        extras: list[dict[str, Any]] = [
+            {"metadata": {"mode": "plan", "n": 1}},
+            {"metadata": {"mode": "plan", "n": True}},
+            {"metadata": {"mode": "act"}},
+            {},
+        ]
         rows = [
             message(f"m{n}", created_at=at(n), content={"format": 2, "parts": [], **extra})
-            for n, extra in enumerate(
-                [
-                    {"metadata": {"mode": "plan", "n": 1}},
-                    {"metadata": {"mode": "plan", "n": True}},
-                    {"metadata": {"mode": "act"}},
-                    {},
-                ]
-            )
+            for n, extra in enumerate(extras)
         ]
         await store.memory.save_messages(rows)
 
@@ -502,7 +501,14 @@ class MessageSuite(Suite):
     )
     @pytest.mark.parametrize("tied", [False, True])
     async def test_a_window_holds_the_message_that_was_asked_for(
-        self, store: Storage, wanted: str, before: int, after: int, expected: list[str], tied: bool
+        self,
+        store: Storage,
+        *,
+        wanted: str,
+        before: int,
+        after: int,
+        expected: list[str],
+        tied: bool,
     ) -> None:
         """Neighbours are those by (time, id), also where several share one time."""
         await numbered(store, 3, tied=tied)

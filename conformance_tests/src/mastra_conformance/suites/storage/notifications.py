@@ -147,6 +147,7 @@ class NotificationSuite(Suite):
         given = event(id="n1", payload={"l": [1]}, attributes={"a": 1}, metadata={"l": [1]})
         returned = await store.notifications.create_notification(given)
         listed = await store.notifications.list_notifications("t1")
+        shown: Any
         for shown in (given, returned, *listed, await stored(store)):
             assert shown.metadata is not None
             assert shown.attributes is not None

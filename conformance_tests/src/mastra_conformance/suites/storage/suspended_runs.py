@@ -142,7 +142,9 @@ class SuspendedRunSuite(Suite):
 
     @case("snapshots", 52)
     @pytest.mark.parametrize("keyed", [False, True])
-    async def test_parked_iterations_come_in_their_order(self, store: Storage, keyed: bool) -> None:
+    async def test_parked_iterations_come_in_their_order(
+        self, store: Storage, *, keyed: bool
+    ) -> None:
         """As an array or as an object keyed by index; finished ones are left out."""
         outputs: list[Any] = [
             {"status": "success", "output": 1, "suspendPayload": {}},
@@ -383,6 +385,7 @@ class SuspendedRunSuite(Suite):
         for number in range(3):
             await park(store, approval_run(str(number)))
 
+        given: dict[str, Any]
         for given in ({"per_page": 1}, {"page": 1}):
             page = await page_of(store, **given)
             assert (3, 3) == (len(page.rows), page.total)
@@ -416,11 +419,13 @@ class SuspendedRunSuite(Suite):
                 break
             seen += [row.run_id for row in page.rows]
             after = (page.rows[-1].created_at, page.rows[-1].run_id)
-            # One that was shown ends, and a new one begins before the cursor.
+            # One that was shown ends, and two new ones begin before the cursor.
             await store.workflows.delete_workflow_run_by_id(
                 run_id=page.rows[0].run_id, workflow_name=OUTER
             )
-            await park(store, approval_run(f"new{len(seen)}"), created_at=at(100 + len(seen)))
+            for name in ("x", "y"):
+                run_id = f"{name}{len(seen)}"
+                await park(store, approval_run(run_id), created_at=at(100 + len(seen)))
 
         assert [f"run{number}" for number in range(8, -1, -1)] == seen
 

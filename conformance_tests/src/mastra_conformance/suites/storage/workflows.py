@@ -684,7 +684,7 @@ class SnapshotSuite(Suite):
     @requires("storage.retention")
     async def test_suspended_runs_are_pruned_only_if_told_so(self, store: Storage) -> None:
         """Somebody may still answer them (field report R145)."""
-        old = {"created_at": T0, "updated_at": T0}
+        old: dict[str, Any] = {"created_at": T0, "updated_at": T0}
         await persist(store, "parked", approval_run("parked"), **old)
         await persist(store, "done", snapshot("done", status="success"), **old)
 
