@@ -18,7 +18,7 @@ from mastra_core.testing.scripted_model import ScriptedModel, text
 
 
 class HideCities:
-    """An input processor: changes the messages before the model, and the store, see them."""
+    """Changes the messages before the model, and the store, see them."""
 
     id = "hide-cities"
 
@@ -37,24 +37,19 @@ class Shout:
         chunk = args.part
         if chunk is None or chunk["type"] != "text-delta":
             return chunk
-        words = chunk["payload"]["text"]
-        if any(letter.isdigit() for letter in words):
+        payload = chunk["payload"]
+        if any(letter.isdigit() for letter in payload["text"]):
             args.abort("no numbers, please")
-        return {**chunk, "payload": {**chunk["payload"], "text": words.upper()}}
+        return {**chunk, "payload": {**payload, "text": payload["text"].upper()}}
 
 
 async def main() -> None:
     model = ScriptedModel([[text("Hello there.")], [text("It is 5 o'clock.")]])
     agent = Agent(
-        id="voice",
-        instructions="Be brief.",
-        model=model,
-        input_processors=[HideCities()],
-        output_processors=[Shout()],
+        id="voice", model=model, input_processors=[HideCities()], output_processors=[Shout()]
     )
 
-    output = await agent.stream("I am in Paris.")
-    answer = await output.text
+    answer = await (await agent.stream("I am in Paris.")).text
     print("the model reads:", model.requests[0].prompt[-1]["content"][0]["text"])
     print("the user reads:", answer)
     output = await agent.stream("What time is it?")
