@@ -18,6 +18,7 @@ from mastra_core.config import Settings, load_settings
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.pubsub import PubSub
+from mastra_core.contracts.signal_sink import SignalSink
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ConfigError, ModelNotFoundError
 from mastra_core.notifications import (
@@ -289,6 +290,11 @@ class Mastra:
             on_failed=_log_failed,
             announce=self._announce_schedule,
         )
+
+    def signal_sink(self, agent_id: str) -> SignalSink | None:
+        """Where signals of this agent go; None if it isn't here."""
+        agent = self._agents.get(agent_id)
+        return agent.turns if agent is not None else None
 
     def _find_inbox(self, agent_id: str) -> AgentInbox | None:
         agent = self._agents.get(agent_id)
