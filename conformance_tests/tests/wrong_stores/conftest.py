@@ -38,7 +38,7 @@ class Bench:
         async with InMemoryStorage(InMemoryStorageSettings(), context) as store:
             if self.fault is not None:
                 right: Any = getattr(store, self.domain)
-                wrong = object.__new__(type("Wrong", (self.fault, type(right)), {}))
+                wrong: Any = object.__new__(type("Wrong", (self.fault, type(right)), {}))
                 wrong.__dict__ = right.__dict__
                 setattr(store, f"_{self.domain}", wrong)
             yield store

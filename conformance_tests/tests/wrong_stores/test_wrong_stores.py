@@ -24,7 +24,7 @@ from mastra_conformance.suites.storage.values import ODD_TEXTS
 from mastra_conformance.suites.storage.workflows import SnapshotCrowdSuite, SnapshotSuite
 
 sys.path.insert(0, str(Path(__file__).parent))
-import faults
+import store_faults as faults
 
 __all__ = ()
 

@@ -385,8 +385,8 @@ class SuspendedRunSuite(Suite):
         for number in range(3):
             await park(store, approval_run(str(number)))
 
-        given: dict[str, Any]
-        for given in ({"per_page": 1}, {"page": 1}):
+        halves: list[dict[str, Any]] = [{"per_page": 1}, {"page": 1}]
+        for given in halves:
             page = await page_of(store, **given)
             assert (3, 3) == (len(page.rows), page.total)
 
