@@ -1,0 +1,212 @@
+"""Write the pages of docs/reference that the code itself can tell; ``--check`` compares only."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+from page_writer import RULE, fields_of, finish, paragraphs, table
+from sqlalchemy import Table
+
+from mastra_core import errors
+from mastra_core.agent.memory import MemoryOptions
+from mastra_core.agent.options import RunOptions
+from mastra_core.config import VARIABLES, AdapterSection, PluginsSection
+from mastra_core.contracts import capabilities
+from mastra_core.errors import MastraError
+from mastra_core.inmemory.storage.settings import InMemoryStorageSettings
+from mastra_core.notifications import DeliveryDecision, NotificationSettings
+from mastra_core.wire import tables as names
+from mastra_core.wire.baseline import WIRE
+from mastra_libsql.settings import LibSQLSettings
+from mastra_sql.tables import ColumnKind, build_tables, column_kind
+
+__all__ = ("pages",)
+
+WRITTEN = "This page is written by `tools/gen_reference_pages.py`."
+
+DECLARING = """
+An adapter declares names in its descriptor. What it declares, the conformance suite proves; what it
+doesn't declare, it refuses with `CapabilityNotSupportedError`, and the suite proves that, too.
+*Origin* is the name that the TypeScript system has for it, `typescript` if it has the thing but no
+name, or `ours`.
+"""
+
+
+# -- errors -----------------------------------------------------------------------------------------
+
+
+def errors_page() -> str:
+    """The tree, and what each class means."""
+    tree = inspect.cleandoc((errors.__doc__ or "").partition("::")[2])
+    return paragraphs(
+        "# Errors",
+        "Everything that goes wrong has a class of its own, under `MastraError`, in "
+        "`mastra_core.errors`. Catch the class, or compare `error.id`, which is also the `code` "
+        f"on the wire. {WRITTEN}",
+        "An error says in one sentence what happened; `error.hint`, if there is one, says what to "
+        "do. `error.details` are the facts as JSON values, without secrets. `error.retryable` is "
+        "true only if repeating the same call is safe. `error.to_wire()` is its form outside the "
+        "process.",
+        "## The tree",
+        "The number is the HTTP status; a class without one has that of its parent.",
+        f"```\n{tree}\n```",
+        "## One by one",
+        table(("Class", "Id", "Means"), _error_rows(MastraError)),
+    )
+
+
+def _error_rows(owner: type[MastraError]) -> Iterator[tuple[str, str, str]]:
+    if owner.__module__.startswith("mastra_core.errors") and not owner.__name__.startswith("_"):
+        meaning = (inspect.getdoc(owner) or "").partition("\n\n")[0].replace("\n", " ")
+        meaning = RULE.sub("", meaning).replace("``", "`")
+        yield f"`{owner.__name__}`", f"`{owner.id}`", meaning
+        for child in owner.__subclasses__():
+            yield from _error_rows(child)
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+def settings_page() -> str:
+    """Where settings come from, and all there are."""
+    return paragraphs(
+        "# Settings",
+        f"{WRITTEN} [How to set them](../how-to/choose-a-store.md#put-it-into-settings).",
+        "An argument wins over the environment, that over `mastra.toml`, that over `[tool.mastra]` "
+        "in `pyproject.toml`, that over the default. A name that nobody reads is an error that "
+        "lists the known ones.",
+        "## Sections",
+        "### storage, pubsub, lease",
+        _fields(AdapterSection),
+        "Any other member is an option of the adapter that the URL chooses, and is checked by it.",
+        "### plugins",
+        _fields(PluginsSection),
+        "## Environment variables",
+        table(
+            ("Variable", "Setting"),
+            [(f"`{name}`", f"`{section}.{key}`") for name, (section, key) in VARIABLES.items()],
+        ),
+        "Any other is `MASTRA_<SECTION>__<KEY>`, such as `MASTRA_STORAGE__BUSY_TIMEOUT_MS=2000`. "
+        "Lists are separated by commas, or are JSON.",
+        "## Options of adapters",
+        "In a section, as an argument, or in the URL with `mastra_` before the name: "
+        "`file:app.db?mastra_busy_timeout_ms=2000`.",
+        "### libSQL",
+        _fields(LibSQLSettings),
+        "### In memory",
+        _fields(InMemoryStorageSettings),
+        "## The inbox",
+        '`Mastra(notifications={"poll_ms": 1000})`',
+        _fields(NotificationSettings),
+        "What a delivery policy decides, as a mapping or as `DeliveryDecision`:",
+        _fields(DeliveryDecision),
+        "## Agents",
+        "`Agent(memory=MemoryOptions(last_messages=10))`",
+        _fields(MemoryOptions),
+        "Options of one call, `agent.stream(..., max_steps=3)`, or of every call, "
+        "`Agent(default_options={...})`:",
+        _fields(RunOptions),
+    )
+
+
+def _fields(owner: type) -> str:
+    rows = [
+        (
+            f"`{field.name}`",
+            f"`{field.type}`",
+            field.default and f"`{field.default}`",
+            field.comment,
+        )
+        for field in fields_of(owner)
+    ]
+    return table(("Name", "Type", "Default", "Meaning"), rows)
+
+
+# -- capabilities -----------------------------------------------------------------------------------
+
+
+def capabilities_page() -> str:
+    """Every name that an adapter may declare."""
+    groups = (
+        ("Storage", capabilities.STORAGE_CAPABILITIES),
+        ("Pubsub", capabilities.PUBSUB_CAPABILITIES),
+        ("Lease", capabilities.LEASE_CAPABILITIES),
+    )
+    parts = [
+        "# Capabilities",
+        f"What a backend may promise. {WRITTEN}",
+        DECLARING,
+    ]
+    for title, known in groups:
+        rows = [
+            (
+                f"`{item.name}`",
+                item.summary,
+                item.origin,
+                ", ".join(f"`{name}`" for name in item.implies),
+            )
+            for item in known.values()
+        ]
+        parts += [f"## {title}", table(("Name", "Promise", "Origin", "Implies"), rows)]
+    return paragraphs(*parts)
+
+
+# -- tables -----------------------------------------------------------------------------------------
+
+
+def tables_page() -> str:
+    """Tables and columns of the SQL adapters."""
+    built = build_tables()
+    return paragraphs(
+        "# Tables",
+        f"What stands in an SQL database, wire baseline {WIRE}. {WRITTEN}",
+        "Names and columns of the shared tables are those of the TypeScript system. We never add a "
+        "column, change one, or write a status that it doesn't know. Columns and tables that we "
+        "don't know are left alone. What is ours alone stands in tables that start with "
+        "`mastra_py_`.",
+        "## Shared tables",
+        *_tables(built.shared()),
+        "## Tables of our own",
+        "Delete them while nothing runs, and nothing that a peer knows is lost.",
+        *_tables(built.own()),
+        "## Names",
+        table(("Constant in `mastra_core.wire.tables`", "Table"), _constants(names)),
+    )
+
+
+def _tables(tables: Iterable[Table]) -> Iterator[str]:
+    for item in tables:
+        yield f"### {item.name}"
+        rows = [
+            (
+                f"`{column.name}`",
+                str(column_kind(column)),
+                "key" if column.primary_key else "" if column.nullable else "never null",
+            )
+            for column in item.columns
+        ]
+        yield table(("Column", "Holds", ""), rows)
+
+
+def _constants(module: ModuleType) -> list[tuple[str, str]]:
+    members: dict[str, Any] = vars(module)
+    return [(f"`{name}`", f"`{members[name]}`") for name in sorted(module.__all__)]
+
+
+def pages() -> dict[str, str]:
+    """Path → text."""
+    assert set(ColumnKind) == {"text", "integer", "json", "time"}
+    return {
+        "docs/reference/errors.md": errors_page(),
+        "docs/reference/settings.md": settings_page(),
+        "docs/reference/capabilities.md": capabilities_page(),
+        "docs/reference/tables.md": tables_page(),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(finish(pages()))
