@@ -22,7 +22,9 @@ class ResponseWriter:
         self._provider = provider
         self._model_id = model_id
         self.message_id = ""
-        #: Where the text and reasoning blocks of the step that is streaming stand.
+        #: What the step that is streaming has brought, in order.
+        self._streamed: list[dict[str, Any]] = []
+        #: Its text and reasoning blocks that go on.
         self._open: dict[str, dict[str, Any]] = {}
 
     @property
@@ -43,6 +45,7 @@ class ResponseWriter:
     def begin_step(self) -> None:
         """A further step under the same id is parted by a ``step-start``."""
         self._open.clear()
+        self._streamed.clear()
         message = self._messages.find(self.message_id)
         if message is not None and message.parts:
             message.parts.append(
@@ -68,7 +71,7 @@ class ResponseWriter:
         if not message.parts:
             self._messages.remove(message.id)
         else:
-            self._mirror_text(message)
+            _mirror_text(message)
 
     def _target(self) -> ListedMessage:
         message = self._messages.response(self.message_id)
@@ -84,12 +87,11 @@ class ResponseWriter:
         key = f"text:{block}"
         part = self._open.get(key)
         if part is None:
-            message = self._target()
-            part = {"type": "text", "text": "", "createdAt": self._clock.now_ms()}
+            part = {"type": "text", "text": ""}
             if metadata is not None:
                 part["providerMetadata"] = dict(metadata)
             self._open[key] = part
-            message.parts.append(part)
+            self._streamed.append(part)
         part["text"] += delta
 
     def reasoning(self, block: str, delta: str, metadata: Mapping[str, Any] | None = None) -> None:
@@ -97,36 +99,37 @@ class ResponseWriter:
         key = f"reasoning:{block}"
         part = self._open.get(key)
         if part is None:
-            message = self._target()
             part = {
                 "type": "reasoning",
                 "reasoning": "",
                 "details": [{"type": "text", "text": ""}],
-                "createdAt": self._clock.now_ms(),
             }
             self._open[key] = part
-            message.parts.append(part)
+            self._streamed.append(part)
         if metadata is not None:
             part["providerMetadata"] = dict(metadata)
+        part["reasoning"] += delta
         part["details"][0]["text"] += delta
 
     def finish_step(self) -> None:
-        """The step's stream is over: text mirrors are brought up to date."""
-        self._open.clear()
-        message = self._messages.find(self.message_id)
-        if message is not None:
-            self._mirror_text(message)
+        """
+        The step's stream is over: what it brought enters the message now.
 
-    def _mirror_text(self, message: ListedMessage) -> None:
-        texts = [part["text"] for part in message.parts if part.get("type") == "text"]
-        if texts:
-            message.content["content"] = "\n".join(texts)
-        else:
-            message.content.pop("content", None)
+        Message and parts are stamped here, so that input which arrived while the model spoke
+        lies before the answer (decisions.md 35).
+        """
+        self._open.clear()
+        if not self._streamed:
+            return
+        message = self._target()
+        for part in self._streamed:
+            message.parts.append({**part, "createdAt": self._clock.now_ms()})
+        self._streamed.clear()
+        _mirror_text(message)
 
     def part(self, part: Mapping[str, Any]) -> None:
         """Append one complete part."""
-        self._target().parts.append({**part, "createdAt": self._clock.now_ms()})
+        self._streamed.append(dict(part))
 
     def error(self, name: str, text: str) -> None:
         """Record the end of an attempt; the message carries no model stamp of its own."""
@@ -158,13 +161,12 @@ class ResponseWriter:
                 "toolName": tool_name,
                 "args": args,
             },
-            "createdAt": self._clock.now_ms(),
         }
         if provider_executed is not None:
             part["providerExecuted"] = provider_executed
         if metadata is not None:
             part["providerMetadata"] = dict(metadata)
-        self._target().parts.append(part)
+        self._streamed.append(part)
 
     def data_part(self, tool_call_id: str | None, part: Mapping[str, Any]) -> None:
         """Append a ``data-*`` part; it lies after the invocation that wrote it."""
@@ -183,6 +185,10 @@ class ResponseWriter:
 
         ``members`` are wire names; the part loses its time stamp, as peers write it.
         """
+        for streamed in self._streamed:
+            if (streamed.get("toolInvocation") or {}).get("toolCallId") == tool_call_id:
+                streamed["toolInvocation"] = {**streamed["toolInvocation"], **members}
+                return
         holder = self._messages.find_call(tool_call_id)
         if holder is None:
             return
@@ -191,3 +197,18 @@ class ResponseWriter:
         part["toolInvocation"] = {**part["toolInvocation"], **members}
         part.pop("createdAt", None)
         holder.saved = False
+
+
+def _mirror_text(message: ListedMessage) -> None:
+    """Keep the text of the last step that has any beside the parts, as peers do."""
+    steps: list[list[str]] = [[]]
+    for part in message.parts:
+        if part.get("type") == "step-start":
+            steps.append([])
+        elif part.get("type") == "text":
+            steps[-1].append(part["text"])
+    texts = next((step for step in reversed(steps) if step), None)
+    if texts is None:
+        message.content.pop("content", None)
+    else:
+        message.content["content"] = "\n".join(texts)

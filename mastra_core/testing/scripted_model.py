@@ -105,13 +105,13 @@ class ScriptedModel:
         reason: str | None = None
         is_cut = False
         has_calls = False
-        blocks = 0
-        for part in parts:
+        block = 0
+        for position, part in enumerate(parts, 1):
             kind = part["type"]
             if kind in ("text", "reasoning"):
                 if not part.get("cont"):
-                    blocks += 1
-                for made in _block(kind, part, f"{kind}-{number}-{blocks}"):
+                    block = position
+                for made in _block(kind, part, f"{kind}-{number}-{block}"):
                     yield made
             elif kind in ("tool", "tool-streamed"):
                 has_calls = True
