@@ -16,6 +16,7 @@ from mastra_conformance.cases import case
 from mastra_conformance.clock import ShiftedClock
 from mastra_conformance.suite import Suite
 from mastra_core import Agent, FunctionTool, Mastra, MemoryOptions
+from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.contracts.storage import Storage
 from mastra_core.contracts.tool import Tool
@@ -26,7 +27,7 @@ from mastra_core.testing.scripted_model import Gates, Script, ScriptedModel, tex
 from mastra_core.wire.messages import Message
 from mastra_core.wire.notifications import NotificationRecord
 
-__all__ = ("NotificationsSuite",)
+__all__ = ("RESOURCE", "THREAD", "House", "NotificationsSuite", "house")
 
 THREAD = "thread_1"
 RESOURCE = "user_1"
@@ -89,23 +90,31 @@ class House:
 async def house(
     store: Storage,
     *,
-    clock: ShiftedClock,
+    clock: Clock,
     ids: Ids,
     calls: Sequence[Script] = (),
     tools: Sequence[Tool] = (),
     memory: bool | MemoryOptions = True,
     enabled: bool = False,
     model: ScriptedModel | None = None,
+    has_model: bool = True,
+    **settings: Any,
 ) -> AsyncIterator[House]:
     """The application, open; its dispatcher works only if ``enabled``."""
     model = model or ScriptedModel(calls, gates=Gates())
-    agent = Agent(id="helper", instructions="Help.", model=model, tools=tools, memory=memory)
+    agent = Agent(
+        id="helper",
+        instructions="Help.",
+        model=model if has_model else None,
+        tools=tools,
+        memory=memory,
+    )
     async with Mastra(
         storage=store,
         pubsub="memory:",
         lease="memory:",
         agents=[agent],
-        notifications={"enabled": enabled, "poll_ms": 20},
+        notifications={"enabled": enabled, "poll_ms": 20, **settings},
         clock=clock,
         ids=ids,
     ) as mastra:
