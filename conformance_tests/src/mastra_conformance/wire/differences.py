@@ -20,6 +20,8 @@ from mastra_conformance.wire.compare import Difference, compare
 __all__ = ("AllowedDifference", "DifferencesFileError", "allowed_for", "judge", "unknown_scenes")
 
 Kind = Literal["decision", "must-differ", "not-contract"]
+#: As a scene: all of them. Such an entry must be of use in at least one.
+EVERYWHERE: Final = "*"
 
 _REFERENCE: Final = re.compile(
     r"(decisions\.md \d+"
@@ -38,6 +40,7 @@ class DifferencesFileError(Exception):
 class AllowedDifference:
     """Places of some scenes where we differ on purpose."""
 
+    #: ``*`` stands for all that have the place.
     scenes: tuple[str, ...]
     #: JSON pointers; ``*`` stands for any one segment. Everything below is meant, too.
     pointers: tuple[str, ...]
@@ -83,12 +86,13 @@ def allowed_for(scene_id: str) -> list[AllowedDifference]:
     Raises:
         DifferencesFileError: An entry of the file is malformed.
     """
-    return [entry for entry in _entries() if scene_id in entry.scenes]
+    return [entry for entry in _entries() if scene_id in entry.scenes or EVERYWHERE in entry.scenes]
 
 
 def unknown_scenes(known: Sequence[str]) -> list[str]:
     """Scenes that the file names and nobody has."""
-    return sorted({scene for entry in _entries() for scene in entry.scenes} - set(known))
+    named = {scene for entry in _entries() for scene in entry.scenes}
+    return sorted(named - set(known) - {EVERYWHERE})
 
 
 def judge(
@@ -108,7 +112,8 @@ def judge(
     unused = [
         f"{pattern}: no longer differs ({entry.because})"
         for entry, pattern in places
-        if not any(_explains(entry, pattern, difference) for difference in excused)
+        if EVERYWHERE not in entry.scenes
+        and not any(_explains(entry, pattern, difference) for difference in excused)
     ]
     return [*map(str, faults), *unused]
 
