@@ -12,7 +12,8 @@ from mastra_core.agent.tools import tools_by_name
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import RunArgumentError
 from mastra_core.loop.interrupt import Interrupt
-from mastra_core.loop.loop import AgentLoop, ResumePoint
+from mastra_core.loop.loop import AgentLoop
+from mastra_core.loop.segment import ResumePoint
 from mastra_core.loop.setup import Callbacks, NoSignals, RunSetup, SignalSource
 from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.messages.message_list import MessageList

@@ -37,4 +37,4 @@ def uuid5(*parts: Any) -> str:
 
     The name is the parts' JSON array, so ``("a", "b")`` and ``("ab",)`` differ.
     """
-    return str(uuid.uuid5(NAMESPACE, encode(parts)))
+    return str(uuid.uuid5(NAMESPACE, encode(list(parts))))

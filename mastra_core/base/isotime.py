@@ -87,7 +87,9 @@ def epoch_ms(value: datetime) -> int:
     Raises:
         WireEncodeError: The time is naive.
     """
-    return (_in_utc(value) - _EPOCH) // _MILLISECOND
+    if value.tzinfo is not UTC:
+        value = _in_utc(value)
+    return (value - _EPOCH) // _MILLISECOND
 
 
 def from_epoch_ms(milliseconds: float) -> datetime:

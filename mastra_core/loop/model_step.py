@@ -14,10 +14,9 @@ from mastra_core.base.isotime import to_iso_ms
 from mastra_core.contracts.model import Model, ModelPart
 from mastra_core.errors import MastraError, ModelError, wire_from_error
 from mastra_core.messages.from_output import ResponseWriter
+from mastra_core.wire.chunks import Chunk
 
 __all__ = ("ModelStep", "StepCall", "StepResult")
-
-Chunk = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -309,7 +308,7 @@ class ModelStep:
 
     def failure_chunk(self, error: BaseException) -> Chunk:
         """The terminal ``error`` chunk of this run."""
-        return self._chunk("error", {"type": "error", "error": error_on_wire(error)})
+        return self._chunk("error", {"type": "error", "error": wire_from_error(error)})
 
 
 def _metadata(part: ModelPart) -> dict[str, Any]:
@@ -339,8 +338,3 @@ def _as_error(error: object) -> BaseException:
     if isinstance(error, Mapping) and "message" in error:
         return ModelError(str(error["message"]))
     return ModelError(str(error))
-
-
-def error_on_wire(error: BaseException) -> dict[str, Any]:
-    """``{name, message, code?, ...}``, without a traceback (streaming.md 3.7)."""
-    return error.to_wire() if isinstance(error, MastraError) else wire_from_error(error)

@@ -95,6 +95,4 @@ class RunSetup:
     processors: RunProcessors | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
     user_turn_first: bool = True
-    #: Told right after the rows of a parked run are stored, and when it ended.
-    on_parked: Callable[[], None] | None = None
     mastra: Any = None

@@ -18,11 +18,13 @@ from mastra_core.errors import (
     ToolFailedError,
     ToolInputError,
     ToolNotFoundError,
+    wire_from_error,
 )
-from mastra_core.loop.model_step import Chunk, StepCall, error_on_wire
+from mastra_core.loop.model_step import StepCall
 from mastra_core.loop.setup import RunSetup
 from mastra_core.loop.tool_writer import RunToolWriter
 from mastra_core.messages.from_output import ResponseWriter
+from mastra_core.wire.chunks import Chunk
 from mastra_core.workflows.agent_snapshot import CallOutcome
 
 __all__ = ("APPROVAL_SCHEMA_TEXT", "DEFAULT_DECLINE_REASON", "Answer", "ToolStep")
@@ -78,13 +80,13 @@ class ToolStep:
         writer: ResponseWriter,
         calls: Sequence[StepCall],
         abort: asyncio.Event,
-        prompt_messages: Callable[[], list[dict[str, Any]]],
+        transcript: Callable[[], list[dict[str, Any]]],
     ) -> None:
         self._setup = setup
         self._emit = emit
         self._writer = writer
         self._abort = abort
-        self._prompt_messages = prompt_messages
+        self._transcript = transcript
         self.calls = [call for call in calls if not call.provider_executed]
         self.outcomes: list[CallOutcome | None] = [None] * len(self.calls)
         #: Calls without an implementation here; they stay open.
@@ -179,7 +181,7 @@ class ToolStep:
         if tool is None or not self._is_available(call.tool_name):
             names = [name for name in self._setup.tools if self._is_available(name)]
             error = ToolNotFoundError(tool_name=call.tool_name, available=names)
-            self._settle(index, started, {"error": error_on_wire(error)})
+            self._settle(index, started, {"error": wire_from_error(error)})
             return
         if tool.execute is None:
             self.open_client_calls += 1
@@ -244,7 +246,7 @@ class ToolStep:
         except ForbiddenError:
             raise
         except Exception as exc:  # noqa: BLE001 - the door of the tool: the model is told
-            output = {"error": error_on_wire(_tool_failure(exc, call))}
+            output = {"error": wire_from_error(_tool_failure(exc, call))}
         else:
             output = {"result": value}
         finally:
@@ -292,7 +294,7 @@ class ToolStep:
             suspend_payload=(earlier or {}).get("toolCallSuspended"),
             idempotency_key=f"{setup.run_id}:{call.tool_call_id}",
             request_context=setup.request_context,
-            load_messages=self._prompt_messages,
+            load_messages=self._transcript,
             abort=self._abort,
             mastra=setup.mastra,
         )

@@ -109,7 +109,7 @@ class MessageList:
         remembered = [_listed(message, "memory", saved=True) for message in messages]
         known = {message.id for message in remembered}
         self.messages = remembered + [m for m in self.messages if m.id not in known]
-        self._sort()
+        self.sort()
 
     def add_input(self, messages: Iterable[Mapping[str, Any]]) -> list[ListedMessage]:
         """
@@ -272,7 +272,8 @@ class MessageList:
         """The rows of these entries; their content is copied."""
         return [message_of(entry, self) for entry in entries]
 
-    def _sort(self) -> None:
+    def sort(self) -> None:
+        """Bring the messages into the order of their times."""
         self.messages.sort(key=lambda message: message.created_at)
 
     # -- state of a suspended run (streaming.md 5.6) ----------------------------------------
@@ -352,7 +353,7 @@ class MessageList:
                 sources.setdefault(message_id, source)
         for row in state.get("messages") or ():
             restored.messages.append(_listed_from_state(row, sources, saved))
-        restored._sort()
+        restored.sort()
         return restored
 
 

@@ -115,8 +115,8 @@ def create_signal(
         extra = member(wire, python)
         if extra is not None:
             members[python] = sanitize_copy(extra)
-    if transient:
-        members["transient"] = True
+    if transient is not None:
+        members["transient"] = bool(transient)
     return Signal(**members)
 
 
@@ -303,7 +303,7 @@ def is_signal_chunk(chunk: Mapping[str, Any]) -> bool:
     return chunk.get("type") in _SIGNAL_CHUNKS
 
 
-def is_hidden(chunk: Mapping[str, Any], hide: bool | Sequence[str] | None) -> bool:
+def is_hidden(chunk: Mapping[str, Any], *, hide: bool | Sequence[str] | None) -> bool:
     """Does ``hide_signals`` keep this chunk from its caller? (signals.md 5)"""
     if not hide or not is_signal_chunk(chunk):
         return False

@@ -17,6 +17,7 @@ from mastra_core.errors import (
 from mastra_core.messages.detect import messages_from_input
 from mastra_core.messages.message_list import MessageList
 from mastra_core.processors.arguments import ProcessorArgs, StepPatch
+from mastra_core.wire.chunks import Chunk
 
 __all__ = ("RUNNABLE_HOOKS", "ProcessorRunner")
 
@@ -29,8 +30,6 @@ RUNNABLE_HOOKS: Final = (
     "process_output_stream",
     "process_output_result",
 )
-
-Chunk = dict[str, Any]
 
 
 class ProcessorRunner:

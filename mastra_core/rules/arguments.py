@@ -76,6 +76,8 @@ def moment(value: datetime, name: str = "now") -> datetime:
     Raises:
         StorageArgumentError: It has no time zone, so nobody knows which instant is meant.
     """
+    if isinstance(value, datetime) and value.tzinfo is UTC:
+        return truncate_ms(value)
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise StorageArgumentError(
             f"{name} must be a datetime with a time zone, not {value!r}.",

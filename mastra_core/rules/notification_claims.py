@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from mastra_core.base.ids import uuid5
 from mastra_core.contracts.storage.notifications import ClaimRef, NotificationClaim
@@ -86,7 +87,7 @@ class Sidecar:
     @property
     def is_empty(self) -> bool:
         """True if nothing would be lost without this row."""
-        return self == Sidecar()
+        return self == _EMPTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,8 @@ class Claimed:
     sidecar: Sidecar
     claim: NotificationClaim
 
+
+_EMPTY: Final = Sidecar()
 
 Pair = tuple[NotificationRecord, Sidecar]
 
@@ -134,7 +137,7 @@ def create_guarded(
 ) -> Pair:
     """A new record, due at ``guard_until`` if it has no other schedule (S6)."""
     record = new_record(notification, notification_id=notification_id, now=now)
-    return _guard(record, Sidecar(), guard_until)
+    return _guard(record, _EMPTY, guard_until)
 
 
 def merge_guarded(
@@ -236,7 +239,7 @@ def claim_due(
         store_now: The store's clock, which dates the claim.
         visibility_ms: How long nobody else sees it.
     """
-    before = sidecar or Sidecar()
+    before = sidecar or _EMPTY
     # Columns that a lapsed claim had moved count with their value from before it.
     deliver_at = before.original_deliver_at if _holds_deliver(record, before) else record.deliver_at
     summary_at = before.original_summary_at if _holds_summary(record, before) else record.summary_at

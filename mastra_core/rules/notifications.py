@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mastra_core.base.isotime import epoch_ms
 from mastra_core.errors import StorageArgumentError
-from mastra_core.rules.arguments import check_choice, check_text
+from mastra_core.rules.arguments import check_choice, check_text, moment
 from mastra_core.wire.notifications import (
     PRIORITIES,
     STATUSES,
@@ -154,31 +154,51 @@ def new_record(
     notification: CreateNotification, *, notification_id: str, now: datetime
 ) -> NotificationRecord:
     """The record of an event that matches no other (notifications.md 3.1)."""
-    created_at = notification.created_at or now
-    return NotificationRecord(
+    created_at = now if notification.created_at is None else moment(notification.created_at)
+    return _BLANK.replace(
         id=notification_id,
-        thread_id=notification.thread_id,
-        source=notification.source,
-        kind=notification.kind,
         priority=notification.priority or DEFAULT_PRIORITY,
-        status="pending",
-        summary=notification.summary,
-        payload=notification.payload,
-        resource_id=notification.resource_id,
-        agent_id=notification.agent_id,
-        source_id=notification.source_id,
-        dedupe_key=notification.dedupe_key,
-        coalesce_key=notification.coalesce_key,
-        coalesced_count=1,
-        attributes=notification.attributes,
         created_at=created_at,
         updated_at=created_at,
-        deliver_at=notification.deliver_at,
-        summary_at=notification.summary_at,
-        delivery_reason=notification.delivery_reason,
-        delivery_attempts=0,
-        metadata=notification.metadata,
+        deliver_at=_moment_or_none(notification.deliver_at, "deliver_at"),
+        summary_at=_moment_or_none(notification.summary_at, "summary_at"),
+        **{name: getattr(notification, name) for name in _TAKEN_OVER},
     )
+
+
+def _moment_or_none(value: datetime | None, name: str) -> datetime | None:
+    return None if value is None else moment(value, name)
+
+
+#: Members of an event that are those of its record.
+_TAKEN_OVER: Final = (
+    "thread_id",
+    "source",
+    "kind",
+    "summary",
+    "payload",
+    "resource_id",
+    "agent_id",
+    "source_id",
+    "dedupe_key",
+    "coalesce_key",
+    "attributes",
+    "delivery_reason",
+    "metadata",
+)
+
+#: A record with every member set; copying it is cheaper than checking one anew.
+_BLANK: Final = NotificationRecord.model_validate(
+    {
+        **dict.fromkeys(NotificationRecord.model_fields),
+        **dict.fromkeys(("id", "thread_id", "source", "kind", "summary"), ""),
+        **dict.fromkeys(("created_at", "updated_at"), 0),
+        "priority": DEFAULT_PRIORITY,
+        "status": "pending",
+        "coalesced_count": 1,
+        "delivery_attempts": 0,
+    }
+)
 
 
 def has_key(notification: CreateNotification) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+
+from mastra_core.wire.chunks import Chunk
 
 __all__ = ("ChunkBuffer",)
-
-Chunk = dict[str, Any]
 
 
 class ChunkBuffer:

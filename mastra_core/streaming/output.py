@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
-from mastra_core.errors import MastraError, wire_from_error
+from mastra_core.errors import wire_from_error
 from mastra_core.messages.message_list import MessageList
 from mastra_core.messages.signals import is_hidden
 from mastra_core.streaming.broadcast import ChunkBuffer
@@ -123,7 +123,7 @@ class ModelOutput:
     async def _full_stream(self) -> AsyncIterator[dict[str, Any]]:
         self._was_iterated = True
         async for chunk in self.buffer.read():
-            if self._hide_signals and is_hidden(chunk, self._hide_signals):
+            if self._hide_signals and is_hidden(chunk, hide=self._hide_signals):
                 continue
             yield chunk
 
@@ -203,7 +203,7 @@ class ModelOutput:
 
     @property
     def total_usage(self) -> Settled[dict[str, Any]]:
-        """Like ``usage``, with the usual counts always there."""
+        """Like ``usage``, with the total always there."""
         return self._property(lambda: self.record.total_usage)
 
     @property
@@ -294,7 +294,7 @@ class ModelOutput:
             "totalUsage": record.total_usage,
             "object": record.object,
             "usedFallbackValue": False,
-            "error": None if self.failure is None else _wire_error(self.failure),
+            "error": None if self.failure is None else wire_from_error(self.failure),
             "tripwire": record.tripwire,
             "traceId": None,
             "spanId": None,
@@ -306,9 +306,3 @@ class ModelOutput:
                 m.to_wire() for m in messages.to_messages(messages.of_source("memory"))
             ],
         }
-
-
-def _wire_error(error: BaseException) -> dict[str, Any]:
-    if isinstance(error, MastraError):
-        return error.to_wire()
-    return wire_from_error(error)

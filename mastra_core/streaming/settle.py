@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mastra_core.base.jsonjs import sanitize_copy
+from mastra_core.wire.chunks import Chunk
 
 __all__ = ("RunRecord", "add_usage")
-
-Chunk = dict[str, Any]
 
 _COUNTS = (
     "inputTokens",
@@ -180,10 +179,10 @@ class RunRecord:
 
     @property
     def total_usage(self) -> dict[str, Any]:
-        """Usage with the three usual counts always there."""
+        """Usage with its total always there."""
         usage = dict(self.usage)
-        for name in ("inputTokens", "outputTokens", "totalTokens"):
-            usage.setdefault(name, 0)
+        parts = (usage.get("inputTokens") or 0) + (usage.get("outputTokens") or 0)
+        usage.setdefault("totalTokens", parts)
         return usage
 
     # -- state of a suspended run -----------------------------------------------------------

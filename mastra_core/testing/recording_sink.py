@@ -50,6 +50,10 @@ class RecordingSink:
         self.rows: set[tuple[str, str]] = set()
         #: Decides instead of the rules; None from it means that the rules decide.
         self.answer: Callable[[Signal, SignalTarget], Answer | None] = lambda *_: None
+        #: What the call itself raises; None lets it pass.
+        self.refuse: Callable[[Signal], Exception | None] = lambda _: None
+        #: Without memory a persist stores nothing, and says nothing about it.
+        self.has_memory = True
         self._clock = clock or SystemClock()
         self._ids = UuidIds()
 
@@ -72,13 +76,15 @@ class RecordingSink:
         created = create_signal(
             signal, clock=self._clock, ids=self._ids, accepted_at=self._clock.now()
         )
+        if (refusal := self.refuse(created)) is not None:
+            raise refusal
         self.sent.append((created, target))
         answer = self.answer(created, target) or self._rule(created, target)
         loop = asyncio.get_running_loop()
         accepted = loop.create_task(self._settle(created, target, answer), name="recorded-send")
         # Nobody has to await it.
         accepted.add_done_callback(lambda task: task.cancelled() or task.exception())
-        persists = isinstance(answer, Accepted) and answer.action == "persist"
+        persists = self.has_memory and isinstance(answer, Accepted) and answer.action == "persist"
         return SendSignalResult(
             signal=created,
             accepted=accepted,
@@ -106,7 +112,7 @@ class RecordingSink:
             raise answer
         accepted = answer if isinstance(answer, Accepted) else await answer
         is_queued = accepted.action in {"wake", "deliver"} and self.stores_queued
-        if is_queued or accepted.action == "persist":
+        if is_queued or (accepted.action == "persist" and self.has_memory):
             self.rows.add((target.thread_id or "", signal.id))
         return accepted
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from mastra_core.messages.signals import is_hidden
 from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.wire.chunks import Chunk
 
 __all__ = ("ThreadSubscription", "broadcast_form")
-
-Chunk = dict[str, Any]
 
 
 class ThreadSubscription:
@@ -80,7 +79,7 @@ class ThreadSubscription:
             while position < len(buffer.chunks):
                 chunk = buffer.chunks[position]
                 position += 1
-                if not is_hidden(chunk, self._hide_signals):
+                if not is_hidden(chunk, hide=self._hide_signals):
                     yield broadcast_form(chunk, run_id)
                 if self._is_over or _ends_run(chunk):
                     return

@@ -81,6 +81,8 @@ class NotificationTables(Tables):
     def put_sidecar(self, key: Key, sidecar: Sidecar) -> None:
         """Write a sidecar."""
         old = self.sidecars.get(key, _NO_SIDECAR)
+        if sidecar is old or (old is _NO_SIDECAR and sidecar.is_empty):
+            return
         if old.accepted_at is not None:
             self._accepted.discard((ms(old.accepted_at), *key))
         if sidecar.accepted_at is not None:

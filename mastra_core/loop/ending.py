@@ -1,0 +1,196 @@
+"""The ways in which a segment ends: finished, parked, stopped, aborted, failed.
+
+Each stores what must be stored, settles the output and streams the last chunks, in this
+order, so that whoever sees an end can rely on storage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from mastra_core.errors import MastraError, StorageError, TripwireError, wire_from_error
+from mastra_core.loop.model_step import StepResult
+from mastra_core.loop.segment import RunSegment
+from mastra_core.streaming.output import RunStatus
+from mastra_core.streaming.settle import add_usage
+
+__all__ = (
+    "end_aborted",
+    "end_failed",
+    "end_finished",
+    "end_suspended",
+    "end_tripped",
+    "give_up",
+)
+
+logger = logging.getLogger(__name__)
+
+
+async def end_finished(segment: RunSegment) -> None:
+    """Nothing is left to do."""
+    record, processors = segment.record, segment.setup.processors
+    if processors is not None:
+        await processors.process_output_result(
+            {
+                "text": record.all_text,
+                "usage": record.usage,
+                "finishReason": record.finish_reason,
+                "steps": record.steps,
+            }
+        )
+    await segment.save()
+    await _forget_rows(segment)
+    await _settle(segment, "success", record.finish_reason)
+    await segment.emit(_finish_chunk(segment, segment.last_finish))
+
+
+async def end_suspended(segment: RunSegment, result: StepResult) -> None:
+    """The run waits; its stream closes without ``finish`` (streaming.md 2.8)."""
+    # What was really used counts (decisions.md 14); the step itself is not over.
+    segment.record.usage = add_usage(segment.record.usage, result.usage)
+    await _settle(segment, "suspended", "suspended")
+
+
+async def end_tripped(segment: RunSegment, error: TripwireError) -> None:
+    """A processor stopped the run; the rejected text is not stored (decisions.md 1)."""
+    payload: dict[str, Any] = {"reason": error.reason, "processorId": error.processor_id}
+    if error.retry:
+        payload["retry"] = True
+    if error.metadata is not None:
+        payload["metadata"] = error.metadata
+    segment.output.emit(segment.chunk("tripwire", payload))
+    await _forget_rows(segment)
+    segment.record.tripwire = payload
+    await _settle(segment, "tripwire", "tripwire")
+
+
+async def end_aborted(segment: RunSegment) -> None:
+    """What streamed is kept under the announced id (decisions.md 9, 30)."""
+    segment.writer.finish_step()
+    _mark_open_calls(segment)
+    segment.output.emit(segment.chunk("abort", {}))
+    record = segment.record
+    await segment.notify(
+        segment.setup.callbacks.on_abort, {"steps": record.steps, "text": record.all_text}
+    )
+    await _save_what_is_there(segment)
+    await _forget_rows(segment)
+    await _settle(segment, "canceled", "aborted")
+    payload = {
+        "messageId": segment.writer.message_id,
+        "stepResult": {"reason": "abort", "isContinued": False},
+        "metadata": segment.step.result.metadata if segment.step is not None else {},
+        "output": {
+            "text": record.step_text,
+            "toolCalls": [call["payload"] for call in record.step_calls],
+        },
+    }
+    segment.output.emit(_finish_chunk(segment, payload))
+
+
+async def end_failed(segment: RunSegment, error: BaseException) -> None:
+    """The terminal error: recorded, stored, streamed, raised to whoever waits."""
+    run_id = segment.setup.run_id
+    logger.info("run failed", extra={"run_id": run_id, "error": type(error).__name__})
+    wire = wire_from_error(error)
+    step = segment.step
+    if step is not None and not step.was_answered:
+        segment.output.emit(step.start_chunk())
+    segment.writer.finish_step()
+    segment.writer.error(str(wire.get("name", "Error")), str(wire.get("message", "")))
+    segment.output.emit(segment.chunk("error", {"type": "error", "error": wire}))
+    await segment.notify(segment.setup.callbacks.on_error, {"error": error})
+    await _save_what_is_there(segment)
+    await _forget_rows(segment, error)
+    result = step.result if step is not None else StepResult()
+    failed = StepResult(
+        text=result.text,
+        calls=result.calls,
+        metadata={**result.metadata, **_flat_model(result.metadata)},
+    )
+    payload = segment.step_payload(
+        failed, {"reason": "error", "warnings": result.warnings, "isContinued": False}
+    )
+    segment.output.emit(segment.chunk("step-finish", payload))
+    segment.output.settle("failed", finish_reason="error", error=error)
+    segment.output.emit(_finish_chunk(segment, payload))
+
+
+async def give_up(segment: RunSegment) -> None:
+    """The process is going down: keep what streamed, let the run be resumable."""
+    segment.writer.finish_step()
+    _mark_open_calls(segment)
+    await _save_what_is_there(segment)
+    if segment.setup.claim is not None:
+        with suppress(StorageError):
+            await segment.setup.claim.release()
+    segment.output.settle("canceled", finish_reason="aborted")
+
+
+# -- what the ends have in common ---------------------------------------------------------------
+
+
+async def _settle(segment: RunSegment, status: RunStatus, reason: str | None) -> None:
+    segment.output.settle(status, finish_reason=reason)
+    full = segment.output.full_output()
+    full["finishReason"] = reason
+    await segment.notify(segment.setup.callbacks.on_finish, full)
+
+
+def _finish_chunk(segment: RunSegment, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """``finish``: like the last ``step-finish``, with the usage of the whole run."""
+    output = {**(payload.get("output") or {}), "usage": segment.record.total_usage}
+    finish = {**payload, "output": output}
+    if segment.setup.saver is not None:
+        finish["response"] = dict(payload.get("metadata") or {})
+    return segment.chunk("finish", finish)
+
+
+async def _forget_rows(segment: RunSegment, error: BaseException | None = None) -> None:
+    """
+    Remove the rows of an ended run.
+
+    If storage failed, a resumed run goes back to ``suspended`` instead: its receipts say what
+    was done, so that the answer can be given again without doing it twice.
+    """
+    setup = segment.setup
+    if setup.snapshots is None or setup.claim is None:
+        return
+    if isinstance(error, StorageError):
+        with suppress(StorageError):
+            await setup.claim.release()
+    else:
+        await setup.snapshots.forget(setup.run_id, claim_id=setup.claim.claim_id)
+
+
+async def _save_what_is_there(segment: RunSegment) -> None:
+    """Store messages of a run that ends badly; a second failure must not hide the first."""
+    try:
+        await segment.save()
+    except MastraError:
+        logger.exception(
+            "messages of an ended run were not stored", extra={"run_id": segment.setup.run_id}
+        )
+
+
+def _mark_open_calls(segment: RunSegment) -> None:
+    """Calls without a result will never get one (decisions.md 9)."""
+    message = segment.messages.find(segment.writer.message_id)
+    if message is None:
+        return
+    for part in message.parts:
+        invocation = part.get("toolInvocation")
+        if isinstance(invocation, dict) and invocation.get("state") == "call":
+            metadata = part.setdefault("providerMetadata", {})
+            metadata["mastra"] = {**metadata.get("mastra", {}), "aborted": True}
+            message.saved = False
+
+
+def _flat_model(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Failed steps carry the model's facts beside ``modelMetadata`` too, as peers do."""
+    model = metadata.get("modelMetadata") or {}
+    facts = ("modelVersion", "modelProvider")
+    return {name: model[name] for name in facts if name in model}

@@ -1,0 +1,147 @@
+"""One segment of a run: what its parts share while it goes on.
+
+A segment lasts from the start of a run, or from a resume, to its end or its next suspension.
+``loop`` goes round, ``asking`` asks the model, ``tool_step`` runs tools, ``parking`` waits for
+people, ``ending`` ends; all of them work on this object.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mastra_core.base.tasks import call_maybe_async
+from mastra_core.loop.interrupt import Interrupt
+from mastra_core.loop.model_step import ModelStep, StepResult
+from mastra_core.loop.setup import RunSetup
+from mastra_core.messages.from_output import ResponseWriter
+from mastra_core.messages.message_list import ListedMessage
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.wire.chunks import Chunk, agent_chunk
+from mastra_core.wire.signals import Signal
+from mastra_core.workflows.agent_snapshot import ParkedRun
+
+__all__ = ("ResumePoint", "RunSegment")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """Where a parked run goes on, and with which answers."""
+
+    parked: ParkedRun
+    #: Answer per tool call id.
+    answers: Mapping[str, Any]
+
+
+class RunSegment:
+    """State of one segment and the few things that every part of it does."""
+
+    def __init__(
+        self,
+        setup: RunSetup,
+        output: ModelOutput,
+        interrupt: Interrupt,
+        *,
+        resume: ResumePoint | None = None,
+    ) -> None:
+        self.setup = setup
+        self.output = output
+        self.record = output.record
+        self.messages = output.message_list
+        self.interrupt = interrupt
+        self.resume = resume
+        self.iteration = resume.parked.iteration if resume else 0
+        #: When the run began; None for a resumed one.
+        self.started_at: datetime | None = None
+        #: The model request of this segment that is going on or was the last.
+        self.step: ModelStep | None = None
+        #: Payload of the last ``step-finish``.
+        self.last_finish: dict[str, Any] = {}
+        self.is_parked = False
+        model = setup.models[0]
+        self.writer = ResponseWriter(
+            self.messages,
+            clock=setup.clock,
+            provider=model.provider,
+            model_id=model.model_id,
+        )
+        self._use_message(resume.parked.message_id if resume else self._new_id())
+
+    # -- the response message -------------------------------------------------------------
+
+    def _new_id(self) -> str:
+        return self.setup.ids.new("message")
+
+    def _use_message(self, message_id: str) -> None:
+        self.writer.message_id = message_id
+        self.output.message_id = message_id
+
+    def rotate(self) -> None:
+        """End the current assistant message; what follows gets a new id."""
+        self.messages.seal(self.writer.message_id)
+        self._use_message(self._new_id())
+
+    # -- chunks ---------------------------------------------------------------------------
+
+    def chunk(self, kind: str, payload: Mapping[str, Any]) -> Chunk:
+        """A chunk of this run."""
+        return agent_chunk(kind, self.setup.run_id, dict(payload))
+
+    async def emit(self, chunk: Chunk) -> None:
+        """Stream a chunk, past the processors that look at the stream."""
+        processors = self.setup.processors
+        if processors is not None and processors.has_stream_hooks:
+            passed = await processors.process_output_stream(chunk)
+            if passed is None:
+                return
+            chunk = passed
+        self.output.emit(chunk)
+
+    def step_payload(self, result: StepResult, step_result: Mapping[str, Any]) -> dict[str, Any]:
+        """Payload of ``step-finish``; that of ``finish`` is built from it."""
+        return {
+            "messageId": self.writer.message_id,
+            "stepResult": dict(step_result),
+            "metadata": result.metadata,
+            "output": {
+                "text": result.text,
+                "toolCalls": [call.to_wire() for call in result.calls],
+                "usage": result.usage,
+            },
+            "processorRetryCount": 0,
+        }
+
+    # -- surroundings ---------------------------------------------------------------------
+
+    async def notify(
+        self, callback: Callable[..., Awaitable[None] | None] | None, facts: Mapping[str, Any]
+    ) -> None:
+        """Call a callback of the user; what it raises is logged and changes nothing."""
+        if callback is None:
+            return
+        try:
+            await call_maybe_async(callback, facts)
+        except Exception:
+            logger.exception("callback failed", extra={"run_id": self.setup.run_id})
+
+    async def save(self, entries: Sequence[ListedMessage] | None = None) -> None:
+        """Store messages, by default all that storage lacks; nothing without memory."""
+        saver = self.setup.saver
+        if saver is None:
+            return
+        unsaved = self.messages.unsaved() if entries is None else list(entries)
+        if not unsaved:
+            return
+        await saver.save(self.messages.to_messages(unsaved))
+        for entry in unsaved:
+            entry.saved = True
+
+    async def save_signals(self, signals: Sequence[Signal]) -> None:
+        """What a sender was told is accepted must not live in memory alone."""
+        ids = {signal.id for signal in signals}
+        await self.save([m for m in self.messages.unsaved() if m.id in ids])
