@@ -116,12 +116,15 @@ class Inbox:
         """One event for the first agent."""
         event = {"source": "github", "kind": "ci", "summary": "CI failed", **members}
         inbox = self.agents[self.sink.agent_id]
-        return await self.service.ingest(inbox, event, to or target())
+        result: NotificationResult = await self.service.ingest(inbox, event, to or target())
+        return result
 
     async def send_all(self, *events: Mapping[str, Any]) -> list[NotificationResult]:
         """Several events in one call."""
         filled = [{"source": "github", "kind": "ci", "summary": "CI failed", **e} for e in events]
-        return await self.service.ingest(self.agents[self.sink.agent_id], filled, target())
+        inbox = self.agents[self.sink.agent_id]
+        results: list[NotificationResult] = await self.service.ingest(inbox, filled, target())
+        return results
 
     async def due(self, notification_id: str = "n1", **members: Any) -> NotificationRecord:
         """A stored record that is due for full delivery, unless the members say otherwise."""

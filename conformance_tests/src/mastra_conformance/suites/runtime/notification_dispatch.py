@@ -505,7 +505,8 @@ class DispatchSuite(Suite):
     ) -> None:
         """Blocked, discarded, or stored by an agent without memory."""
         inbox = Inbox(store, clock=clock, ids=ids)
-        await inbox.due(priority="medium", **{column: clock.now()})
+        when: dict[str, Any] = {column: clock.now()}
+        await inbox.due(priority="medium", **when)
         inbox.sink.answer = lambda *_: answer
 
         result = await inbox.dispatch()
@@ -574,7 +575,8 @@ class DispatchSuite(Suite):
         holds = {"decide": lambda _: {"action": "deliver", "hold": True}}
         inbox = Inbox(store, clock=clock, ids=ids, policy=holds)
         other = Inbox(store, clock=clock, ids=ids)
-        await inbox.due(**{column: clock.now()})
+        when: dict[str, Any] = {column: clock.now()}
+        await inbox.due(**when)
 
         held = await inbox.dispatch()
         record = await inbox.record()

@@ -405,14 +405,8 @@ class IngressSuite(Suite):
     ) -> None:
         """The later events of the call are sent all the same."""
         inbox = Inbox(store, clock=clock, ids=ids)
-        plain = inbox.sink.send_signal
-
-        def refuse_first(signal: Any, to: Any) -> Any:
-            if signal["contents"] == "a":
-                raise InvalidSignalError("not this one")
-            return plain(signal, to)
-
-        inbox.sink.send_signal = refuse_first  # type: ignore[method-assign]
+        error = InvalidSignalError("not this one")
+        inbox.sink.refuse = lambda signal: error if signal.contents == "a" else None
 
         first, second = await inbox.send_all({"summary": "a"}, {"summary": "b"})
 
@@ -491,14 +485,7 @@ class IngressSuite(Suite):
     ) -> None:
         """An agent without memory can't keep a message (S9)."""
         inbox = Inbox(store, clock=clock, ids=ids)
-        plain = inbox.sink.send_signal
-
-        def without_memory(signal: Any, to: Any) -> Any:
-            result = plain(signal, to)
-            result.persisted = None
-            return result
-
-        inbox.sink.send_signal = without_memory  # type: ignore[method-assign]
+        inbox.sink.has_memory = False
 
         result = await inbox.send(target(if_idle={"behavior": "persist"}), priority="high")
 
