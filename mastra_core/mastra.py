@@ -42,7 +42,11 @@ from mastra_core.wire.events import Event
 from mastra_core.wire.notifications import NotificationRecord
 from mastra_core.workflows.snapshot_store import AgentSnapshots
 
-__all__ = ("BUILTIN_PLUGINS", "Mastra")
+__all__ = (
+    "BUILTIN_PLUGINS",
+    "SCHEDULER_TOPIC",
+    "Mastra",
+)
 
 logger = logging.getLogger(__name__)
 

@@ -39,7 +39,11 @@ from mastra_core.wire.snapshots import AgentRuns
 from mastra_core.workflows.resume import ResumeRequest, claim_for_cancel, claim_parked_run
 from mastra_core.workflows.suspended import check_page, list_suspended_runs
 
-__all__ = ("Agent",)
+__all__ = (
+    "Agent",
+    "Instructions",
+    "policy_of",
+)
 
 Instructions = str | Callable[[], str]
 

@@ -14,7 +14,13 @@ from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
 from mastra_core.errors import ConfigError, ToolInputError
 
-__all__ = ("FunctionTool", "Schema", "tool", "tools_by_name")
+__all__ = (
+    "Execute",
+    "FunctionTool",
+    "Schema",
+    "tool",
+    "tools_by_name",
+)
 
 #: A pydantic model, any type that pydantic can validate, or a JSON schema.
 Schema = Any

@@ -16,7 +16,12 @@ from mastra_core.errors import MastraError, ModelError, wire_from_error
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.wire.chunks import Chunk
 
-__all__ = ("ModelStep", "StepCall", "StepResult")
+__all__ = (
+    "ModelStep",
+    "StepCall",
+    "StepResult",
+    "parse_arguments",
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,7 +27,14 @@ from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.wire.chunks import Chunk
 from mastra_core.workflows.agent_snapshot import CallOutcome
 
-__all__ = ("APPROVAL_SCHEMA_TEXT", "DEFAULT_DECLINE_REASON", "Answer", "ToolStep")
+__all__ = (
+    "APPROVAL_SCHEMA_TEXT",
+    "DEFAULT_DECLINE_REASON",
+    "Answer",
+    "ToolStep",
+    "decline_reason",
+    "result_chunk",
+)
 
 logger = logging.getLogger(__name__)
 

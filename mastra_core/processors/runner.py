@@ -19,7 +19,11 @@ from mastra_core.messages.message_list import MessageList
 from mastra_core.processors.arguments import ProcessorArgs, StepPatch
 from mastra_core.wire.chunks import Chunk
 
-__all__ = ("RUNNABLE_HOOKS", "ProcessorRunner")
+__all__ = (
+    "RUNNABLE_HOOKS",
+    "ProcessorRunner",
+    "RunProcessors",
+)
 
 logger = logging.getLogger(__name__)
 

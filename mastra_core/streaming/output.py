@@ -13,7 +13,12 @@ from mastra_core.messages.signals import is_hidden
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.streaming.settle import RunRecord
 
-__all__ = ("FullOutput", "ModelOutput", "RunStatus")
+__all__ = (
+    "FullOutput",
+    "ModelOutput",
+    "RunStatus",
+    "Settled",
+)
 
 logger = logging.getLogger(__name__)
 

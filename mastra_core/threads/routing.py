@@ -8,7 +8,11 @@ from typing import Literal
 from mastra_core.contracts.signal_sink import SignalTarget
 from mastra_core.threads.record import ThreadRecord
 
-__all__ = ("Route", "decide_route")
+__all__ = (
+    "Route",
+    "RouteKind",
+    "decide_route",
+)
 
 RouteKind = Literal[
     "pending", "pre_run", "queue", "blocked", "persist_active", "persist_idle", "discard", "wake"

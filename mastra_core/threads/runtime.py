@@ -33,7 +33,11 @@ from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.threads.thread_key import thread_key
 from mastra_core.wire.signals import Signal
 
-__all__ = ("ThreadRuntime", "ThreadSignals")
+__all__ = (
+    "SUSPENDED_RUN_TTL_SECONDS",
+    "ThreadRuntime",
+    "ThreadSignals",
+)
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,14 @@ from mastra_core.workflows.agent_snapshot import (
 )
 from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
 
-__all__ = ("ClaimedRun", "ResumeRequest", "claim_for_cancel", "claim_parked_run")
+__all__ = (
+    "SIBLING_WAIT_SECONDS",
+    "UNSETTLED_WAIT_SECONDS",
+    "ClaimedRun",
+    "ResumeRequest",
+    "claim_for_cancel",
+    "claim_parked_run",
+)
 
 #: How long an answer waits for the answer to a sibling to be worked off.
 SIBLING_WAIT_SECONDS: Final = 30.0

@@ -10,7 +10,11 @@ from typing import Any, Literal, Protocol
 from mastra_core.contracts.storage.pruning import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.wire.tasks import BackgroundTask, BackgroundTasks
 
-__all__ = ("BackgroundTasksStorage", "TaskFilter")
+__all__ = (
+    "BackgroundTasksStorage",
+    "TaskFilter",
+    "TaskTime",
+)
 
 TaskTime = Literal["createdAt", "startedAt", "suspendedAt", "completedAt"]
 

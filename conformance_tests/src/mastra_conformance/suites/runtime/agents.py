@@ -14,7 +14,15 @@ from mastra_core.contracts.storage import Storage
 from mastra_core.contracts.tool import ToolContext
 from mastra_core.testing.scripted_model import Gates, Script, ScriptedModel, text, tool_call
 
-__all__ = ("RESOURCE", "THREAD", "Workshop", "application", "chunk_types", "workshop")
+__all__ = (
+    "RESOURCE",
+    "THREAD",
+    "Workshop",
+    "application",
+    "chunk_types",
+    "deploy_calls",
+    "workshop",
+)
 
 THREAD = "thread_1"
 RESOURCE = "user_1"
@@ -36,6 +44,8 @@ class Workshop:
     gates: Gates
     #: ``(tool, arguments, resume data)`` per execution.
     executed: list[tuple[str, Any, Any]] = field(default_factory=list)
+    #: The request context of each execution of ``deploy``.
+    contexts: list[dict[str, Any]] = field(default_factory=list)
 
     def prompts(self) -> list[list[dict[str, Any]]]:
         """What the model was shown, call by call."""
@@ -76,6 +86,7 @@ def workshop(
 
     async def deploy(args: Any, context: ToolContext) -> Any:
         made.executed.append(("deploy", args, context.resume_data))
+        made.contexts.append(dict(context.request_context))
         if gate is not None:
             await gates.wait(gate)
         return {"deployed": args["env"]}
