@@ -191,7 +191,8 @@ class MemoryStorage(Protocol):
         include_total: bool = True,
     ) -> MessagePage:
         """
-        Messages of one or several threads, oldest first by default.
+        Messages of one or several threads, oldest first by default; ``createdAt`` is the
+        only time to order them by.
 
         ``per_page=0`` returns only ``include``; ``include`` may cross threads but not
         resources (streaming.md 10.6, 10.7).

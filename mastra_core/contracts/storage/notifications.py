@@ -68,7 +68,8 @@ class NotificationsStorage(Protocol):
         Insert, or merge into the pending record with the same key (3.1, 3.2, S1-S4).
 
         One atomic step, whatever number of processes does it. A record that stopped being
-        pending is never merged into.
+        pending is never merged into. An existing ``(thread_id, id)`` is looked for before the
+        keys, so that repeating a create with its id is one event.
 
         Args:
             notification: What happened.
@@ -272,7 +273,11 @@ class NotificationsStorage(Protocol):
     async def record_acceptance(
         self, thread_id: str, notification_id: str, *, signal_id: str, at: datetime
     ) -> None:
-        """Remember that ``signal_id`` was accepted but not yet confirmed (ingress, S21)."""
+        """
+        Remember that ``signal_id`` was accepted but not yet confirmed (ingress, S21).
+
+        Does nothing for a record that is gone.
+        """
         ...
 
     async def requeue(self, thread_id: str, notification_id: str) -> NotificationRecord:

@@ -25,7 +25,7 @@ class ThreadStateStorage(Protocol):
         Replace ``expected`` by ``value``, atomically; True for the winner.
 
         Values are compared as JSON (key order doesn't matter). ``expected=None`` means that
-        there is no row. Capability ``thread_state.compare_and_set``.
+        there is no row, or a stored null. Capability ``thread_state.compare_and_set``.
         """
         ...
 

@@ -201,7 +201,8 @@ class WorkflowsStorage(Protocol):
 
         Reads O(page) documents, through an index, and ships none of the conversation (G7).
         ``resource_id`` matches the column, else the resource inside the snapshot. ``after``
-        is a keyset cursor: only rows that come later in the order.
+        is a keyset cursor: only rows that come later in the order; ``page`` then counts from
+        it and may be left out, and ``total`` still counts all matches.
         """
         ...
 
@@ -218,7 +219,7 @@ class WorkflowsStorage(Protocol):
     async def delete_workflow_run_by_id(
         self, *, run_id: str, workflow_name: str, claim_id: str | None = None
     ) -> None:
-        """Delete exactly one key; idempotent."""
+        """Delete exactly one key; idempotent, so a claim is only checked on a row that exists."""
         ...
 
     async def delete_workflow_runs(
@@ -258,7 +259,13 @@ class WorkflowsStorage(Protocol):
         receipt: Mapping[str, Any],
         claim_id: str | None = None,
     ) -> None:
-        """Merge ``receipt`` into ``resumeReceipts[tool_call_id]``, atomically (G4)."""
+        """
+        Merge ``receipt`` into ``resumeReceipts[tool_call_id]``, atomically (G4).
+
+        Raises:
+            RunNotFoundError: There is no such row.
+            FencedOutError: The claim is no longer current.
+        """
         ...
 
     async def recover_expired_claims(
