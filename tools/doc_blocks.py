@@ -14,8 +14,10 @@ How a page says what happens to a block (the same rules for README and docs):
     Written to that file. Without a title they are only read by people.
 ``<!-- run-by: .ci/run -->`` on the line before a block
     The block isn't run here, because that file runs it: each of its commands must stand there.
+``<!-- from: examples/… -->`` on the line before a block
+    The block is a part of that file: its lines must stand there, one below the other.
 
-In an expected output, ``...`` stands for any text, also over several lines.
+Commands find the repository under ``$CLONE``. In an expected output, ``...`` stands for any text, also over several lines.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from pathlib import Path
 __all__ = ("Block", "DocError", "blocks_of", "matches", "run_page")
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w-]*) *(?P<info>[^`]*)$")
-RUN_BY = re.compile(r"^\s*<!-- run-by: (?P<path>\S+) -->\s*$")
+REMARK = re.compile(r"^\s*<!-- (?P<kind>run-by|from): (?P<path>\S+) -->\s*$")
 TITLE = re.compile(r'title="([^"]+)"')
 #: Languages whose titled blocks become files.
 FILES = {"python", "toml", "json", "yaml", "ini"}
@@ -55,6 +57,8 @@ class Block:
     title: str | None = None
     #: File of the repository that runs the block instead of us.
     run_by: str | None = None
+    #: File of the repository that the block is a part of.
+    part_of: str | None = None
 
 
 @dataclass(slots=True)
@@ -89,16 +93,16 @@ def blocks_of(text: str) -> list[Block]:
     found: list[Block] = []
     lines = text.splitlines()
     number = 0
-    run_by: str | None = None
+    remark: dict[str, str] = {}
     while number < len(lines):
         line = lines[number]
         number += 1
         opening = FENCE.match(line)
         if opening is None:
-            if comment := RUN_BY.match(line):
-                run_by = comment["path"]
+            if comment := REMARK.match(line):
+                remark = {comment["kind"]: comment["path"]}
             elif line.strip():
-                run_by = None
+                remark = {}
             continue
         start, indent = number, len(opening["indent"])
         while number < len(lines) and lines[number].strip() != opening["fence"]:
@@ -110,10 +114,11 @@ def blocks_of(text: str) -> list[Block]:
                 text="\n".join(part[indent:] for part in lines[start:number]),
                 line=start,
                 title=title[1] if title else None,
-                run_by=run_by,
+                run_by=remark.get("run-by"),
+                part_of=remark.get("from"),
             )
         )
-        run_by = None
+        remark = {}
         number += 1
     return found
 
@@ -158,7 +163,13 @@ def run_page(page: Path, root: Path) -> int:
     ran = 0
     with tempfile.TemporaryDirectory() as folder:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        env = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "100"}
+        env = {
+            **os.environ,
+            "PATH": path,
+            "NO_COLOR": "1",
+            "COLUMNS": "100",
+            "CLONE": str(root.resolve()),
+        }
         session = Session(folder=Path(folder), root=root, env=env)
         for block in blocks_of(page.read_text()):
             try:
@@ -172,6 +183,10 @@ def run_block(block: Block, session: Session) -> bool:
     """Do what one block says; True if something ran."""
     if block.run_by is not None:
         check_run_by(block, (session.root / block.run_by).read_text())
+        session.printed = None
+        return False
+    if block.part_of is not None:
+        check_part(block, (session.root / block.part_of).read_text())
         session.printed = None
         return False
     if block.title is not None and block.language in FILES:
@@ -207,6 +222,12 @@ def check_run_by(block: Block, text: str) -> None:
         for step in command.split(" && "):
             if step.strip() not in text and not is_making_environment(step):
                 raise DocError(f"{block.run_by} does not contain: {step.strip()}")
+
+
+def check_part(block: Block, text: str) -> None:
+    """Fail unless the block's lines stand in the file it is said to be a part of."""
+    if f"\n{block.text.rstrip()}\n" not in f"\n{text}\n":
+        raise DocError(f"{block.part_of} does not contain this")
 
 
 def is_making_environment(step: str) -> bool:

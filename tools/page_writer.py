@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ("RULE", "Field", "fields_of", "finish", "paragraphs", "table")
+__all__ = ("ROOT", "RULE", "Field", "fields_of", "finish", "paragraphs", "table")
 
 ROOT = Path(__file__).resolve().parent.parent
 

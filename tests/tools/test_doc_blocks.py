@@ -58,11 +58,26 @@ def test_blocks_of_a_page_share_a_folder(tmp_path: Path) -> None:
         "```console\n$ false\n```\n",
         "```console\n$ echo a\nb\n```\n",
         "<!-- run-by: other -->\n```console\n$ make\n```\n",
+        "<!-- from: other -->\n```python\nsomething\n```\n",
     ],
-    ids=["error", "other output", "failing command", "other line", "not run there"],
+    ids=["error", "other output", "failing command", "other line", "not run there", "no part"],
 )
 def test_a_page_that_promises_too_much_fails(tmp_path: Path, text: str) -> None:
     (tmp_path / "other").write_text("nothing")
 
     with pytest.raises(DocError, match=r"page\.md:\d+: "):
         run_page(page(tmp_path, text), tmp_path)
+
+
+def test_a_part_of_a_file_is_compared_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("def f():\n    return 1\n\nraise\n")
+    text = "<!-- from: other -->\n```python\n    return 1\n```\n"
+
+    assert run_page(page(tmp_path, text), tmp_path) == 0
+
+
+def test_commands_find_the_repository(tmp_path: Path) -> None:
+    text = '```console\n$ cat "$CLONE/other"\nnothing\n```\n'
+    (tmp_path / "other").write_text("nothing")
+
+    assert run_page(page(tmp_path, text), tmp_path) == 1
