@@ -397,7 +397,11 @@ class Agent:
             raise RunNotFoundError(
                 f"Thread {thread_id!r} has no run of agent {self.id!r} that waits for approval.",
                 id="AGENT_SEND_TOOL_APPROVAL_NO_ACTIVE_THREAD_RUN",
-                details={"thread_id": thread_id},
+                details={
+                    "threadId": thread_id,
+                    "resourceId": resource_id,
+                    "agentName": self.name,
+                },
             )
         if len(runs) > 1:
             raise AmbiguousRunError(thread_id=thread_id, run_ids=runs)

@@ -51,6 +51,10 @@ class AgentTurns:
         chosen = self._agent.options({**options, "run_id": run_id})
         return await RunBuilder(self._agent, chosen).start_with_signals(signals)
 
+    async def cancel_parked(self, run_id: str) -> None:
+        """End a run that waits for data, without an answer."""
+        await self._agent.cancel_run(run_id)
+
     def store_message(self, message: Message) -> Awaitable[None] | None:
         """Store one row of a thread; None without memory."""
         memory = self._agent.memory

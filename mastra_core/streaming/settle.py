@@ -51,6 +51,8 @@ class RunRecord:
         self.provider_metadata: dict[str, Any] | None = None
         self.request: dict[str, Any] = {}
         self.suspend_payload: Any = None
+        #: A person has to decide about one of the parked calls.
+        self.waits_for_approval = False
         self.resume_schema: Any = None
         self.object: Any = None
         self.tripwire: dict[str, Any] | None = None
@@ -82,7 +84,8 @@ class RunRecord:
                 self.request = chunk["payload"].get("request") or {}
             case "step-finish":
                 self._finish_step(chunk["payload"])
-            case "tool-call-approval" | "tool-call-suspended":
+            case "tool-call-approval" | "tool-call-suspended" as kind:
+                self.waits_for_approval |= kind == "tool-call-approval"
                 self.suspend_payload = chunk["payload"]
                 self.resume_schema = chunk["payload"].get("resumeSchema")
             case "object-result":

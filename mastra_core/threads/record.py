@@ -46,6 +46,10 @@ class ThreadAgent(Protocol):
         """
         ...
 
+    async def cancel_parked(self, run_id: str) -> None:
+        """End a run that waits for data, without an answer."""
+        ...
+
     def store_message(self, message: Message) -> Awaitable[None] | None:
         """Store one row of the thread; None if this agent has no memory."""
         ...

@@ -428,7 +428,11 @@ class ThreadRuntime:
                 or (active.lifecycle == "suspended" and active.agent.id == agent_id)
             )
             if reservation is None and (active is None or is_exempt):
-                return self._reserve(record, run_id=run_id, agent_id=agent_id)
+                reserved = self._reserve(record, run_id=run_id, agent_id=agent_id)
+                if active is not None and active.run_id == run_id and active.interrupt.is_aborted:
+                    # Aborted while it was parked: what goes on now is its end.
+                    reserved.interrupt.abort()
+                return reserved
             await record.changed()
 
     def cancel_reservation(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
@@ -517,7 +521,28 @@ class ThreadRuntime:
         if holder is None:
             return False
         holder.interrupt.abort()
+        if isinstance(holder, ActiveRun) and holder.lifecycle == "suspended":
+            self._abort_parked(record, holder)
+        else:
+            for subscription in record.subscriptions:
+                subscription.cut_run(holder.run_id)
         return True
+
+    def _abort_parked(self, record: ThreadRecord, parked: ActiveRun) -> None:
+        """
+        One that waits for data is removed; one that waits for a decision stays, and its
+        answer finds it aborted (signals.md 8.5 step 6, decisions.md 3 and 10).
+        """
+        if parked.output.record.waits_for_approval:
+            return
+        buffer = ChunkBuffer()
+        buffer.append({"type": "abort", "runId": parked.run_id})
+        buffer.close()
+        for subscription in record.subscriptions:
+            subscription.add_run(parked.run_id, buffer)
+        self.tasks.start(
+            parked.agent.cancel_parked(parked.run_id), name=f"cancel:{parked.run_id}"
+        )
 
     def abort_run(self, run_id: str) -> bool:
         """Abort a run that is at work or being set up here; False if there is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mastra_core.messages.signals import is_hidden
@@ -31,18 +32,26 @@ class ThreadSubscription:
         unsubscribe: Callable[[ThreadSubscription], None],
     ) -> None:
         self._hide_signals = hide_signals
-        self._runs: deque[tuple[str, ChunkBuffer]] = deque()
+        self._runs: deque[_Feed] = deque()
         self._arrived = asyncio.Event()
         self._is_over = False
-        self._current: ChunkBuffer | None = None
+        self._current: _Feed | None = None
         self.active_run_id = active_run_id
         self.abort = abort
         self._unsubscribe = unsubscribe
 
     def add_run(self, run_id: str, buffer: ChunkBuffer) -> None:
         """Read this run after those before it."""
-        self._runs.append((run_id, buffer))
+        self._runs.append(_Feed(run_id, buffer))
         self._arrived.set()
+
+    def cut_run(self, run_id: str) -> None:
+        """The run was aborted: what it says from now on is not read (signals.md 12.3)."""
+        feeds = [*self._runs, self._current] if self._current is not None else list(self._runs)
+        for feed in feeds:
+            if feed.run_id == run_id and feed.end is None:
+                feed.end = len(feed.buffer.chunks)
+                feed.buffer.wake()
 
     def unsubscribe(self) -> None:
         """End the iteration; idempotent."""
@@ -52,7 +61,7 @@ class ThreadSubscription:
         self._unsubscribe(self)
         self._arrived.set()
         if self._current is not None:
-            self._current.wake()
+            self._current.buffer.wake()
 
     @property
     def stream(self) -> AsyncIterator[Chunk]:
@@ -66,26 +75,38 @@ class ThreadSubscription:
                     self._arrived.clear()
                     await self._arrived.wait()
                     continue
-                run_id, buffer = self._runs.popleft()
-                async for chunk in self._read_run(run_id, buffer):
+                self._current = self._runs.popleft()
+                async for chunk in self._read_run(self._current):
                     yield chunk
         finally:
             self.unsubscribe()
 
-    async def _read_run(self, run_id: str, buffer: ChunkBuffer) -> AsyncIterator[Chunk]:
-        self._current = buffer
+    async def _read_run(self, feed: _Feed) -> AsyncIterator[Chunk]:
+        run_id, buffer = feed.run_id, feed.buffer
         position = 0
         while not self._is_over:
-            while position < len(buffer.chunks):
+            while position < (len(buffer.chunks) if feed.end is None else feed.end):
                 chunk = buffer.chunks[position]
                 position += 1
                 if not is_hidden(chunk, hide=self._hide_signals):
                     yield broadcast_form(chunk, run_id)
                 if self._is_over or _ends_run(chunk):
                     return
+            if feed.end is not None:
+                yield {"type": "abort", "runId": run_id}
+                return
             if buffer.is_closed:
                 return
             await buffer.changed()
+
+
+@dataclass(slots=True)
+class _Feed:
+    """One run of the thread, and where reading it ends if it was aborted."""
+
+    run_id: str
+    buffer: ChunkBuffer
+    end: int | None = None
 
 
 def _ends_run(chunk: Mapping[str, Any]) -> bool:
