@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mastra_core.agent.memory import AgentMemory
@@ -81,6 +82,8 @@ class RunBuilder:
 
     async def _resume(self, claimed: ClaimedRun, heartbeat: asyncio.Task[None]) -> ModelOutput:
         parked = claimed.parked
+        if parked.requires_approval and self._options.require_tool_approval is False:
+            self._options = replace(self._options, require_tool_approval=True)
         state = parked.stream_state
         message_list = MessageList.deserialize(
             state.get("messageList") or {}, clock=self._host.clock, ids=self._host.ids

@@ -73,6 +73,7 @@ async def end_aborted(segment: RunSegment) -> None:
     _mark_open_calls(segment)
     segment.output.emit(segment.chunk("abort", {}))
     record = segment.record
+    record.usage = add_usage(record.usage, _usage_of_parked_step(segment))
     await segment.notify(
         segment.setup.callbacks.on_abort, {"steps": record.steps, "text": record.all_text}
     )
@@ -89,6 +90,14 @@ async def end_aborted(segment: RunSegment) -> None:
         },
     }
     segment.output.emit(_finish_chunk(segment, payload))
+
+
+def _usage_of_parked_step(segment: RunSegment) -> Mapping[str, Any]:
+    """What the step had used whose parked calls this segment was to finish, and didn't."""
+    if segment.resume is None or segment.last_finish:
+        return {}
+    usage: Mapping[str, Any] = (segment.resume.parked.step.get("output") or {}).get("usage") or {}
+    return usage
 
 
 async def end_failed(segment: RunSegment, error: BaseException) -> None:
@@ -142,7 +151,8 @@ async def _settle(segment: RunSegment, status: RunStatus, reason: str | None) ->
 
 def _finish_chunk(segment: RunSegment, payload: Mapping[str, Any]) -> dict[str, Any]:
     """``finish``: like the last ``step-finish``, with the usage of the whole run."""
-    output = {**(payload.get("output") or {}), "usage": segment.record.total_usage}
+    usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0, **segment.record.usage}
+    output = {**(payload.get("output") or {}), "usage": usage}
     finish = {**payload, "output": output}
     if segment.setup.saver is not None:
         finish["response"] = dict(payload.get("metadata") or {})

@@ -67,6 +67,7 @@ def _parked_run(segment: RunSegment, tools: ToolStep, result: StepResult) -> Par
         stream_state=segment.record.serialize(messages.serialize()),
         request_context=_storable_context(setup.request_context),
         started_at=segment.started_at,
+        requires_approval=setup.require_tool_approval is True,
     )
     if segment.resume is not None:
         earlier = segment.resume.parked

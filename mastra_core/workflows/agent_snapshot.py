@@ -22,6 +22,8 @@ _LLM: Final = "llm-execution"
 _MAP: Final = "map-tool-calls"
 _CALLS: Final = "toolCallStep"
 _EXECUTION: Final = "executionWorkflow"
+#: Where peers keep the approval policy of a whole run, in its request context.
+_APPROVAL_KEY: Final = "__mastra_requireToolApproval"
 
 _INNER_GRAPH: Final = [
     {"type": "step", "step": {"id": _LLM, "canSuspend": False}},
@@ -106,6 +108,8 @@ class ParkedRun:
     request_context: dict[str, Any]
     #: When the run began; None if it was parked before (then its rows know).
     started_at: datetime | None = None
+    #: Every call of the run needs an approval, whatever its tool says.
+    requires_approval: bool = False
     #: ``resumeReceipts`` of the outer document (snapshots.md G4).
     receipts: dict[str, Any] = field(default_factory=dict)
     tracing_context: dict[str, Any] = field(default_factory=dict)
@@ -227,11 +231,15 @@ def _base(parked: ParkedRun, now_ms: int) -> dict[str, Any]:
         "value": {},
         "activeStepsPath": {},
         "waitingPaths": {},
-        "requestContext": parked.request_context,
+        "requestContext": {**parked.request_context, **_run_policy(parked)},
         "timestamp": now_ms,
         "tracingContext": parked.tracing_context,
         "schemaVersion": SCHEMA_VERSION,
     }
+
+
+def _run_policy(parked: ParkedRun) -> dict[str, Any]:
+    return {_APPROVAL_KEY: True} if parked.requires_approval else {}
 
 
 def _outer_document(parked: ParkedRun, head: _ParkedHead) -> dict[str, Any]:
@@ -372,6 +380,8 @@ def parked_from_documents(
     calls = _calls(inner_context, payload, meta)
     step = dict((inner_context.get(_LLM) or {}).get("output") or {})
     metadata = execution.get("metadata") or {}
+    context = dict(outer.get("requestContext") or {})
+    requires_approval = context.pop(_APPROVAL_KEY, False) is True
     return ParkedRun(
         run_id=str(outer.get("runId")),
         agent_id=agent_id,
@@ -383,7 +393,8 @@ def parked_from_documents(
         calls=calls,
         outcomes=_outcomes(calls, payload, meta, execution),
         stream_state=state,
-        request_context=dict(outer.get("requestContext") or {}),
+        request_context=context,
+        requires_approval=requires_approval,
         receipts=dict(outer.get("resumeReceipts") or {}),
         tracing_context=dict(outer.get("tracingContext") or {}),
         extra={k: v for k, v in outer.items() if k not in _KNOWN_OUTER},
