@@ -68,14 +68,22 @@ class AgentMemory:
                 title=title or UNSET,
                 expected_title="" if title else UNSET,
             )
-        if thread.resource_id != resource_id:
-            raise RunArgumentError(
-                f"Thread {thread_id!r} belongs to resource {thread.resource_id!r}, "
-                f"not to {resource_id!r}.",
-                id="AGENT_MEMORY_THREAD_RESOURCE_MISMATCH",
-                details={"thread_id": thread_id, "resource_id": resource_id},
-            )
+        _check_owner(thread, resource_id)
         return thread
+
+    async def add_row(self, message: Message) -> None:
+        """
+        Store one message beside the runs; its thread isn't made if it isn't there
+        (notifications.md 9), since the next run does that.
+
+        Raises:
+            RunArgumentError: The thread belongs to another resource
+                (id ``AGENT_MEMORY_THREAD_RESOURCE_MISMATCH``).
+        """
+        thread = await self.store.get_thread_by_id(message.thread_id or "")
+        if thread is not None:
+            _check_owner(thread, message.resource_id or "")
+        await self.save([message])
 
     async def remembered(self, thread_id: str, resource_id: str) -> list[Message]:
         """The newest messages of the thread, oldest first."""
@@ -98,6 +106,16 @@ class AgentMemory:
     async def load(self, message_ids: Sequence[str]) -> list[Message]:
         """Those that exist."""
         return await self.store.list_messages_by_id(message_ids)
+
+
+def _check_owner(thread: Thread, resource_id: str) -> None:
+    if thread.resource_id != resource_id:
+        raise RunArgumentError(
+            f"Thread {thread.id!r} belongs to resource {thread.resource_id!r}, "
+            f"not to {resource_id!r}.",
+            id="AGENT_MEMORY_THREAD_RESOURCE_MISMATCH",
+            details={"thread_id": thread.id, "resource_id": resource_id},
+        )
 
 
 async def close_parked_calls(memory: AgentMemory | None, parked: ParkedRun) -> None:

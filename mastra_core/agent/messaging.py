@@ -58,15 +58,7 @@ class AgentTurns:
     def store_message(self, message: Message) -> Awaitable[None] | None:
         """Store one row of a thread; None without memory."""
         memory = self._agent.memory
-        if memory is None:
-            return None
-
-        async def store() -> None:
-            assert message.thread_id is not None
-            await memory.open_thread(message.thread_id, message.resource_id or "")
-            await memory.save([message])
-
-        return store()
+        return None if memory is None else memory.add_row(message)
 
     async def has_message(self, *, thread_id: str, message_id: str) -> bool:
         """Is there a stored row with this id in the thread?"""

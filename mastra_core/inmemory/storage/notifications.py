@@ -171,6 +171,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
     ) -> list[NotificationRecord]:
         """One status for many records; lets other tasks run between portions."""
         rules.check_status(status)
+        now = self._clock.now()
         changed: list[NotificationRecord] = []
         for count, notification_id in enumerate(dict.fromkeys(notification_ids), start=1):
             if count % _BULK == 0:
@@ -180,7 +181,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
                 continue
             if expected_statuses is not None and record.status not in expected_statuses:
                 continue
-            after = rules.apply_status(record, status, now=self._clock.now())
+            after = rules.apply_status(record, status, now=now)
             self._tables.put(after)
             changed.append(given_out(after))
         return changed
