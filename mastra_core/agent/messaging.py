@@ -60,6 +60,11 @@ class AgentTurns:
         memory = self._agent.memory
         return None if memory is None else memory.add_row(message)
 
+    @property
+    def stores_messages(self) -> bool:
+        """Whether the agent has a memory."""
+        return self._agent.memory is not None
+
     async def has_message(self, *, thread_id: str, message_id: str) -> bool:
         """Is there a stored row with this id in the thread?"""
         memory = self._agent.memory

@@ -88,6 +88,14 @@ class SignalSink(Protocol):
 
     agent_id: str
 
+    @property
+    def stores_messages(self) -> bool:
+        """
+        Whether signals become message rows at all; an agent without memory keeps none, so
+        nobody can find out later whether one was seen (notifications.md S21).
+        """
+        ...
+
     def thread_activity(self, *, resource_id: str, thread_id: str) -> ThreadActivity:
         """What this process knows about the thread (notifications.md 8)."""
         ...

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mastra_core.notifications.agents import AgentInbox, FindAgent
+from mastra_core.notifications.claim_book import DispatchFailure, DispatchResult
 from mastra_core.notifications.decision import DecisionLike, DeliveryDecision, DeliveryInput
-from mastra_core.notifications.dispatch import DispatchFailure, DispatchResult
 from mastra_core.notifications.failures import (
     MAX_NOTIFICATION_DELIVERY_ATTEMPTS,
     FailureUpdate,

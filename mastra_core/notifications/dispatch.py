@@ -9,28 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from mastra_core.base.clock import Clock
-from mastra_core.base.tasks import shielded
 from mastra_core.contracts.signal_sink import IfIdle, SignalTarget, ThreadActivity
-from mastra_core.contracts.storage.notifications import (
-    ClaimRef,
-    NotificationClaim,
-    NotificationsStorage,
-)
+from mastra_core.contracts.storage.notifications import NotificationClaim, NotificationsStorage
 from mastra_core.errors import NotificationError, StorageError
 from mastra_core.notifications.agents import AgentInbox, FindAgent, find_agent
+from mastra_core.notifications.claim_book import ClaimBook, DispatchFailure, DispatchResult
 from mastra_core.notifications.claims import ClaimKeeper
 from mastra_core.notifications.decision import DeliveryDecision, DeliveryInput, check_has_time
-from mastra_core.notifications.failures import (
-    MAX_NOTIFICATION_DELIVERY_ATTEMPTS,
-    error_text,
-    retry_delay_ms,
-)
 from mastra_core.notifications.ingest import decision_patch
 from mastra_core.notifications.policy import choose_decision
 from mastra_core.notifications.sending import NotSent, Sent, send
@@ -44,41 +35,11 @@ from mastra_core.rules.notification_claims import full_signal_id, summary_signal
 from mastra_core.wire.notifications import NotificationPatch, NotificationRecord
 from mastra_core.wire.signals import Signal
 
-__all__ = ("Dispatch", "DispatchFailure", "DispatchResult")
+__all__ = ("Dispatch",)
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that giving claims back may take while we are being cancelled.
-_RELEASE_DEADLINE: Final = 2.0
-
 Group = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchFailure:
-    """A record whose delivery failed, as it was claimed."""
-
-    record: NotificationRecord
-    error: Exception
-
-
-@dataclass(slots=True, kw_only=True)
-class DispatchResult:
-    """What one dispatch did."""
-
-    #: Delivered and summarized ones, as they are now.
-    delivered: list[NotificationRecord] = field(default_factory=list)
-    failed: list[DispatchFailure] = field(default_factory=list)
-    signals: list[Signal] = field(default_factory=list)
-    #: Records whose guard had expired and that were decided about without a signal.
-    decided: list[NotificationRecord] = field(default_factory=list)
-    #: True if more may be due right now.
-    has_more: bool = False
-
-    @property
-    def handled(self) -> int:
-        """How many records moved on; those that only wait don't count."""
-        return len(self.delivered) + len(self.failed) + len(self.decided)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,23 +81,23 @@ class Dispatch:
     ) -> None:
         self._storage = storage
         self._clock = clock
-        self._random = random
         self._settings = settings
         self._owner = owner
         self._find = find
         self._agent_ids = agent_ids
         self._now = now
-        self._on_wait = on_wait
-        self._on_failed = on_failed
         self._is_stopping = is_stopping
         self._keeper = ClaimKeeper(storage, clock=clock, visibility_ms=settings.visibility_ms)
         self._result = DispatchResult()
-        #: Claims that we hold and have not settled yet.
-        self._open: dict[tuple[str, str], ClaimRef] = {}
-        #: Claims to give back unchanged when the dispatch is over, so that it doesn't take
-        #: them again and again.
-        self._held: dict[tuple[str, str], ClaimRef] = {}
-        self._seen: set[tuple[str, str]] = set()
+        self._book = ClaimBook(
+            storage,
+            random=random,
+            settings=settings,
+            now=now,
+            result=self._result,
+            on_wait=on_wait,
+            on_failed=on_failed,
+        )
         self._claimed_at = 0.0
 
     # -- claiming -------------------------------------------------------------------------
@@ -154,13 +115,13 @@ class Dispatch:
         try:
             while (room := limit - self._result.handled) > 0 and not self._is_stopping():
                 claims = await self._claim(self._now, limit=room)
-                await self._handle(self._first_seen(claims))
+                await self._handle(self._book.enter(claims))
                 if len(claims) < room:
                     break
             else:
                 self._result.has_more = True
         finally:
-            await self._give_back()
+            await self._book.give_back()
         return self._result
 
     async def run_waiting(
@@ -180,11 +141,12 @@ class Dispatch:
             claims = await self._claim(
                 max(horizon, self._now), limit=limit + len(waiting), thread_id=thread_id
             )
-            ready = [c for c in self._first_seen(claims) if self._is_ready(c, waiting)]
-            self._hold([claim for claim in claims if claim not in ready])
+            claims = self._book.enter(claims)
+            ready = [claim for claim in claims if self._is_ready(claim, waiting)]
+            self._book.hold(claim for claim in claims if claim not in ready)
             await self._handle(ready)
         finally:
-            await self._give_back()
+            await self._book.give_back()
         return self._result
 
     def _is_ready(self, claim: NotificationClaim, waiting: Mapping[str, datetime]) -> bool:
@@ -206,30 +168,7 @@ class Dispatch:
             thread_id=thread_id,
         )
         self._claimed_at = self._clock.monotonic()
-        for claim in claims:
-            self._open[_key(claim.ref)] = claim.ref
         return claims
-
-    def _first_seen(self, claims: Sequence[NotificationClaim]) -> list[NotificationClaim]:
-        """Those that this dispatch has not handled; the next one looks at the others."""
-        first = [claim for claim in claims if _key(claim.ref) not in self._seen]
-        self._hold([claim for claim in claims if _key(claim.ref) in self._seen])
-        self._seen.update(_key(claim.ref) for claim in first)
-        return first
-
-    def _hold(self, claims: Sequence[NotificationClaim]) -> None:
-        for claim in claims:
-            self._held[_key(claim.ref)] = claim.ref
-
-    async def _give_back(self) -> None:
-        """Let go of everything that is not settled, also when we are being cancelled."""
-        refs = list({**self._open, **self._held}.values())
-        if not refs:
-            return
-        try:
-            await shielded(self._storage.release_claims(refs), _RELEASE_DEADLINE)
-        except (StorageError, TimeoutError):
-            logger.warning("notification claims not released; they will lapse", exc_info=True)
 
     # -- groups ---------------------------------------------------------------------------
 
@@ -244,14 +183,22 @@ class Dispatch:
             else:
                 lonely.append(claim)
         for claim in (c for c in lonely if c.summary_due):
-            await self._fail([claim], _cannot_summarize(claim.record))
+            await self._book.fail([claim], _cannot_summarize(claim.record))
         for group, members in groups.items():
             if self._is_stopping():
                 return
-            await self._handle_group(group, members)
+            try:
+                await self._handle_group(group, members)
+            except StorageError:
+                # What isn't settled is given back at the end; the other groups have their turn.
+                logger.warning(
+                    "notification group not handled",
+                    exc_info=True,
+                    extra={"agent_id": group[0], "thread_id": group[2]},
+                )
         rest = [_Item(claims=(c,), is_summary=False) for c in lonely if not c.summary_due]
         for item in sorted(rest, key=lambda item: item.order):
-            await self._fail(item.claims, _is_missing(item.claims[0].record))
+            await self._book.fail(item.claims, _is_missing(item.claims[0].record))
 
     async def _handle_group(self, group: Group, claims: list[NotificationClaim]) -> None:
         agent_id, resource_id, thread_id = group
@@ -260,11 +207,11 @@ class Dispatch:
             if inbox is None:
                 # Another process may know it; no attempt is counted (S19).
                 logger.debug("notification agent unknown here", extra={"agent_id": agent_id})
-                self._hold(claims)
+                self._book.hold(claims)
                 return
             state = inbox.sink.thread_activity(resource_id=resource_id, thread_id=thread_id)
         except Exception as error:  # noqa: BLE001 – the door to the look-up: records keep the reason
-            await self._fail(claims, error)
+            await self._book.fail(claims, error)
             return
         for item in sorted(await self._items(claims, inbox, state), key=lambda item: item.order):
             if self._is_stopping():
@@ -282,9 +229,10 @@ class Dispatch:
                 exc_info=True,
                 extra={"notification_ids": [c.record.id for c in item.claims]},
             )
-            for claim in item.claims:
-                self._open.pop(_key(claim.ref), None)
-                self._result.failed.append(DispatchFailure(record=claim.record, error=error))
+            self._book.close(item.claims)
+            self._result.failed += [
+                DispatchFailure(record=claim.record, error=error) for claim in item.claims
+            ]
 
     async def _items(
         self, claims: Sequence[NotificationClaim], inbox: AgentInbox, state: ThreadActivity
@@ -319,7 +267,7 @@ class Dispatch:
             _warn_policy(claim.record, error)
             return DeliveryDecision(action="deliver")
         if decision.hold:
-            self._hold([claim])
+            self._book.hold([claim])
             return None
         patch = decision_patch(decision)
         is_sent_now = decision.action in {"deliver", "queue"}
@@ -335,7 +283,7 @@ class Dispatch:
         )
         if is_sent_now:
             return decision
-        await self._release([claim])
+        await self._book.release([claim])
         if written is not None:
             self._result.decided.append(written)
         return None
@@ -346,21 +294,21 @@ class Dispatch:
         (claim,) = item.claims
         record = await self._storage.get_notification(claim.record.thread_id, claim.record.id)
         if record is None or record.status != "pending":
-            await self._release([claim])
+            await self._book.release([claim])
             return
         if record.delivered_signal_id:
             # Whoever made it pending again knows that it was sent; look again rarely.
-            await self._release([claim], after_ms=self._settings.retry_max_ms)
+            await self._book.release([claim], after_ms=self._settings.retry_max_ms)
             return
         if record.priority == "high" and record.summary_signal_id and state == "active":
-            await self._wait([claim])
+            await self._book.wait([claim])
             return
         decision = item.decision or await self._options_decision(inbox, record, state)
         if decision is not None and decision.hold:
-            self._hold([claim])
+            self._book.hold([claim])
             return
         if not await self._keeper.still_ours([claim], claimed_at=self._claimed_at):
-            self._open.pop(_key(claim.ref), None)
+            self._book.close([claim])
             return
         signal = create_notification_signal(
             record.replace(status="delivered", delivered_at=self._now),
@@ -373,7 +321,9 @@ class Dispatch:
         done = await self._storage.finalize_full(
             claim.ref, delivered_signal_id=signal.id, at=self._now
         )
-        self._open.pop(_key(claim.ref), None)
+        self._book.close([claim])
+        if not inbox.sink.stores_messages:
+            await self._storage.confirm_delivery(record.thread_id, record.id, signal_id=signal.id)
         if done is None:
             logger.info("notification claim was taken over", extra={"notification_id": record.id})
         elif done.status == "pending":
@@ -402,9 +352,7 @@ class Dispatch:
             [claim for claim, _ in current], claimed_at=self._claimed_at
         )
         members = [(claim, record) for claim, record in current if claim in ours]
-        for claim, _ in current:
-            if claim not in ours:
-                self._open.pop(_key(claim.ref), None)
+        self._book.close(claim for claim, _ in current if claim not in ours)
         if not members:
             return
         claims = [claim for claim, _ in members]
@@ -414,7 +362,7 @@ class Dispatch:
         else:
             decision = await self._options_decision(inbox, records[0], state)
             if decision is not None and decision.hold:
-                self._hold(claims)
+                self._book.hold(claims)
                 return
             if_idle = IfIdle(stream_options=_options(decision))
         signal = create_notification_summary_signal(
@@ -423,7 +371,7 @@ class Dispatch:
         sent = await self._send(claims, inbox, signal, if_idle)
         if sent is None:
             return
-        if sent.reaches_model:
+        if sent.reaches_model and inbox.sink.stores_messages:
             await self._remember_accepted(claims, signal.id)
         await self._finalize_summary(claims, signal.id)
 
@@ -439,7 +387,7 @@ class Dispatch:
                 dropped.append(claim)
             else:
                 members.append((claim, record))
-        await self._release(dropped)
+        await self._book.release(dropped)
         return members
 
     async def _remember_accepted(self, claims: Sequence[NotificationClaim], signal_id: str) -> None:
@@ -457,8 +405,8 @@ class Dispatch:
                 await self._storage.finalize_summary(
                     [ref], summary_signal_id=signal_id, at=self._now
                 )
+        self._book.close(claims)
         for claim in claims:
-            self._open.pop(_key(claim.ref), None)
             record = await self._storage.get_notification(claim.record.thread_id, claim.record.id)
             if record is not None and record.summary_signal_id == signal_id:
                 self._result.delivered.append(record)
@@ -480,81 +428,16 @@ class Dispatch:
         async with self._keeper.keeping([claim.ref for claim in claims]):
             sent = await send(inbox.sink, signal, target)
         if isinstance(sent, NotSent):
-            await self._fail(claims, sent.error)
+            await self._book.fail(claims, sent.error)
             return None
         if sent.accepted.action == "blocked":
-            await self._wait(claims)
+            await self._book.wait(claims)
             return None
         if sent.accepted.action == "discard":
-            await self._fail(claims, NotificationError("The signal was discarded."))
+            await self._book.fail(claims, NotificationError("The signal was discarded."))
             return None
         self._result.signals.append(sent.signal)
         return sent
-
-    async def _wait(self, claims: Sequence[NotificationClaim]) -> None:
-        """The thread is busy: again soon, or when it becomes idle; nothing is counted."""
-        await self._release(claims, after_ms=self._settings.idle_recheck_ms)
-        until = self._now + timedelta(milliseconds=self._settings.idle_recheck_ms)
-        for claim in claims:
-            self._on_wait(claim.record.thread_id, claim.record.id, until)
-
-    async def _release(
-        self, claims: Sequence[NotificationClaim], *, after_ms: int | None = None
-    ) -> None:
-        if not claims:
-            return
-        due_at = None if after_ms is None else self._now + timedelta(milliseconds=after_ms)
-        await self._storage.release_claims([claim.ref for claim in claims], due_at=due_at)
-        for claim in claims:
-            self._open.pop(_key(claim.ref), None)
-
-    async def _fail(self, claims: Sequence[NotificationClaim], error: Exception) -> None:
-        """Count one failure for each, in one transaction, and try again later (S20, S22)."""
-        retry_at = [
-            self._now
-            + timedelta(
-                milliseconds=retry_delay_ms(
-                    claim.record.delivery_attempts + 1, self._settings, self._random
-                )
-            )
-            for claim in claims
-        ]
-        for claim in claims:
-            self._result.failed.append(DispatchFailure(record=claim.record, error=error))
-        try:
-            changed = await self._storage.fail_claims(
-                [claim.ref for claim in claims],
-                error=error_text(error),
-                at=self._now,
-                retry_at=retry_at,
-                max_attempts=MAX_NOTIFICATION_DELIVERY_ATTEMPTS,
-            )
-        except StorageError:
-            # The claim lapses and the delivery is tried again; nothing was counted.
-            logger.warning("notification failure not recorded", exc_info=True)
-            changed = []
-        for claim in claims:
-            self._open.pop(_key(claim.ref), None)
-        for record in changed:
-            self._report_failure(record, error)
-
-    def _report_failure(self, record: NotificationRecord, error: Exception) -> None:
-        extra: dict[str, Any] = {
-            "thread_id": record.thread_id,
-            "notification_id": record.id,
-            "attempts": record.delivery_attempts,
-            "error": error_text(error),
-        }
-        if record.status != "failed":
-            logger.warning("notification delivery failed", extra=extra)
-            return
-        logger.error("notification delivery given up", extra=extra)
-        if self._on_failed is not None:
-            self._on_failed(record)
-
-
-def _key(ref: ClaimRef) -> tuple[str, str]:
-    return (ref.thread_id, ref.notification_id)
 
 
 def _options(decision: DeliveryDecision | None) -> Mapping[str, Any] | None:

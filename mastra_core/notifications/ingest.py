@@ -261,6 +261,8 @@ class Ingress:
         return replace(self._target, run_id=None, if_idle=if_idle)
 
     async def _accepted(self, record: NotificationRecord, signal_id: str) -> None:
+        if not self._sink.stores_messages:
+            return  # there will never be a message to confirm it by
         # Before the final write: a crash in between must not forget what is in a queue (S21).
         await self._storage.record_acceptance(
             record.thread_id, record.id, signal_id=signal_id, at=self._clock.now()

@@ -18,8 +18,9 @@ from mastra_core.contracts.storage.notifications import NotificationsStorage
 from mastra_core.contracts.storage.schedules import SchedulesStorage
 from mastra_core.errors import NotificationError, WireDecodeError
 from mastra_core.notifications.agents import AgentInbox, FindAgent
+from mastra_core.notifications.claim_book import DispatchResult
 from mastra_core.notifications.confirm import Confirmation
-from mastra_core.notifications.dispatch import Dispatch, DispatchResult
+from mastra_core.notifications.dispatch import Dispatch
 from mastra_core.notifications.dispatcher import Dispatcher
 from mastra_core.notifications.inbox import NotificationInbox
 from mastra_core.notifications.ingest import Ingress, NotificationInput, NotificationResult

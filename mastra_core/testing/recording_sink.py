@@ -58,6 +58,11 @@ class RecordingSink:
         self._ids = UuidIds()
 
     @property
+    def stores_messages(self) -> bool:
+        """Whether there is a memory."""
+        return self.has_memory
+
+    @property
     def signals(self) -> list[Signal]:
         """What was sent, without repetitions of an id."""
         return list({signal.id: signal for signal, _ in self.sent}.values())
