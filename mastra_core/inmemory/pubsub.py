@@ -24,7 +24,7 @@ from mastra_core.bus import (
     Settlement,
     Start,
 )
-from mastra_core.contracts.pubsub import DeadLetter
+from mastra_core.contracts.pubsub import DeadLetter, PubSubCapabilities
 from mastra_core.errors import MastraError, PubSubClosedError
 from mastra_core.inmemory.capabilities import MAX_EVENT_BYTES, PUBSUB_CAPABILITIES
 from mastra_core.inmemory.hub import Hints, Hub, HubLimits, hub_key, open_hub
@@ -66,8 +66,15 @@ class InMemoryPubSubSettings(BusOptions):
 class MemoryDriver:
     """A hub as the engine sees it; every step is atomic since none of them waits."""
 
-    def __init__(self, clock: Clock, ids: Ids, hub: Hub | AbstractAsyncContextManager[Hub]) -> None:
-        self.capabilities = PUBSUB_CAPABILITIES
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        hub: Hub | AbstractAsyncContextManager[Hub],
+        *,
+        capabilities: PubSubCapabilities = PUBSUB_CAPABILITIES,
+    ) -> None:
+        self.capabilities = capabilities
         self._clock = clock
         self._ids = ids
         self._share = None if isinstance(hub, Hub) else hub

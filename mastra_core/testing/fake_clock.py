@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 from datetime import UTC, datetime, timedelta
 
 __all__ = ("FakeClock",)
 
 #: Turns of the event loop in which everything that was woken settles down.
 _TURNS = 20
-
-
-def _exact(seconds: float) -> float:
-    """Without the crumbs of binary fractions, so that 90 and 10 ms make 100 ms."""
-    return round(seconds, 9)
+#: Binary fractions leave crumbs: 90 and 10 ms shall make 100 ms.
+_GRAIN_S = 1e-9
 
 
 class FakeClock:
@@ -61,20 +59,22 @@ class FakeClock:
             await asyncio.sleep(0)
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (_exact(self._elapsed + seconds), next(self._count), waiter))
+        # Time moves on with every sleep, however short, or a loop around it would never end.
+        at = max(self._elapsed + seconds, math.nextafter(self._elapsed, math.inf))
+        heapq.heappush(self._sleepers, (at, next(self._count), waiter))
         await waiter
 
     async def advance(self, seconds: float) -> None:
         """Let so much time pass, and everything happen that is due in it."""
-        end = _exact(self._elapsed + seconds)
+        end = self._elapsed + seconds
         await self.settle()
-        while self._sleepers and self._sleepers[0][0] <= end:
+        while self._sleepers and self._sleepers[0][0] <= end + _GRAIN_S:
             at, _, waiter = heapq.heappop(self._sleepers)
             self._elapsed = max(self._elapsed, at)
             if not waiter.done():
                 waiter.set_result(None)
                 await self.settle()
-        self._elapsed = end
+        self._elapsed = max(self._elapsed, end)
         await self.settle()
 
     async def settle(self) -> None:
