@@ -216,7 +216,7 @@ class Agent:
         Raises:
             RunArgumentError: A bad page; storage wasn't asked.
         """
-        check_page(per_page, page)
+        check_page(per_page, page, agent_name=self.name)
         return await list_suspended_runs(
             self._host.storage.workflows,
             agent_id=self.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Unpack
+from typing import Final, Literal, Unpack
 
 from mastra_core.errors.base import Category, ErrorFields, MastraError, with_facts
 
@@ -26,6 +26,8 @@ __all__ = (
     "no_run_storage",
     "wrong_list_argument",
 )
+
+_WIRE_NAMES: Final = {"per_page": "perPage", "page": "page"}
 
 
 class RunError(MastraError):
@@ -325,13 +327,15 @@ class SchemaError(WorkflowError):
     http_status = 400
 
 
-def wrong_list_argument(name: Literal["per_page", "page"], value: object) -> RunArgumentError:
+def wrong_list_argument(
+    name: Literal["per_page", "page"], value: object, *, agent_name: str
+) -> RunArgumentError:
     """The refusal of a page argument of ``list_suspended_runs`` (snapshots.md 8.1)."""
     wanted = {"per_page": "an integer of at least 1", "page": "an integer of at least 0"}[name]
     return RunArgumentError(
         f"{name} must be {wanted}, not {value!r}.",
         id=f"AGENT_LIST_SUSPENDED_RUNS_INVALID_{name.upper()}",
-        details={"argument": name, "value": value},
+        details={"agentName": agent_name, _WIRE_NAMES[name]: value},
     )
 
 

@@ -71,6 +71,7 @@ async def end_aborted(segment: RunSegment) -> None:
     """What streamed is kept under the announced id (decisions.md 9, 30)."""
     segment.writer.finish_step()
     _mark_open_calls(segment)
+    segment.unmark_message()
     segment.output.emit(segment.chunk("abort", {}))
     record = segment.record
     record.usage = add_usage(record.usage, _usage_of_parked_step(segment))

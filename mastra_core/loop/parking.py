@@ -13,7 +13,7 @@ from mastra_core.base.jsonjs import encode, sanitize_copy
 from mastra_core.errors import MastraError, WireEncodeError
 from mastra_core.loop.ending import end_suspended
 from mastra_core.loop.model_step import StepCall, StepResult
-from mastra_core.loop.segment import ResumePoint, RunSegment
+from mastra_core.loop.segment import PARKED_MARKS, ResumePoint, RunSegment
 from mastra_core.loop.tool_step import APPROVAL_SCHEMA_TEXT, Answer, ToolStep
 from mastra_core.wire.chunks import Chunk
 from mastra_core.workflows.agent_snapshot import CallOutcome, ParkedRun
@@ -21,9 +21,6 @@ from mastra_core.workflows.agent_snapshot import CallOutcome, ParkedRun
 __all__ = ("park", "restore_tools", "result_of_parked", "resume_tools")
 
 logger = logging.getLogger(__name__)
-
-_MARKS = ("pendingToolApprovals", "suspendedTools")
-
 
 # -- parking ----------------------------------------------------------------------------------
 
@@ -104,7 +101,7 @@ def _mark_message(segment: RunSegment, tools: ToolStep) -> None:
     """Mirror what is parked in the message that holds the calls (snapshots.md 4.6)."""
     message = segment.messages.response(segment.writer.message_id)
     metadata = message.metadata
-    for name in _MARKS:
+    for name in PARKED_MARKS:
         metadata.pop(name, None)
     for call, outcome in tools.parked:
         entry: dict[str, Any] = {
@@ -198,20 +195,7 @@ async def resume_tools(segment: RunSegment, tools: ToolStep, answers: Mapping[st
             del remaining[call.tool_call_id]
     await tools.run(remaining)
     if not tools.parked:
-        _unmark_message(segment)
-
-
-def _unmark_message(segment: RunSegment) -> None:
-    """Nothing of the step waits any more."""
-    message = segment.messages.find(segment.writer.message_id)
-    if message is None:
-        return
-    metadata = message.content.get("metadata") or {}
-    for name in _MARKS:
-        metadata.pop(name, None)
-    for part in message.parts:
-        if str(part.get("type", "")).startswith("data-tool-call-"):
-            part["data"] = {**(part.get("data") or {}), "resumed": True}
+        segment.unmark_message()
 
 
 def result_of_parked(parked: ParkedRun) -> StepResult:

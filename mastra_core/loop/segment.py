@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.loop.interrupt import Interrupt
@@ -24,9 +24,12 @@ from mastra_core.wire.chunks import Chunk, agent_chunk
 from mastra_core.wire.signals import Signal
 from mastra_core.workflows.agent_snapshot import ParkedRun
 
-__all__ = ("ResumePoint", "RunSegment")
+__all__ = ("PARKED_MARKS", "ResumePoint", "RunSegment")
 
 logger = logging.getLogger(__name__)
+
+#: Members of a message's metadata that say which of its calls wait for an answer.
+PARKED_MARKS: Final = ("pendingToolApprovals", "suspendedTools")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,19 @@ class RunSegment:
         """End the current assistant message; what follows gets a new id."""
         self.messages.seal(self.writer.message_id)
         self._use_message(self._new_id())
+
+    def unmark_message(self) -> None:
+        """Nothing of the parked step waits any more (snapshots.md 4.6)."""
+        message = self.messages.find(self.writer.message_id)
+        if message is None:
+            return
+        metadata = message.content.get("metadata") or {}
+        for name in PARKED_MARKS:
+            metadata.pop(name, None)
+        for part in message.parts:
+            if str(part.get("type", "")).startswith("data-tool-call-"):
+                part["data"] = {**(part.get("data") or {}), "resumed": True}
+        message.saved = False
 
     # -- chunks ---------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from mastra_core.wire.snapshots import AGENT_WORKFLOW_NAMES, AgentRun, AgentRuns
 __all__ = ("check_page", "list_suspended_runs")
 
 
-def check_page(per_page: object, page: object) -> None:
+def check_page(per_page: object, page: object, *, agent_name: str) -> None:
     """
     Refuse what is no page, before storage is asked (snapshots.md 8.1).
 
@@ -21,9 +21,9 @@ def check_page(per_page: object, page: object) -> None:
         RunArgumentError: id ``AGENT_LIST_SUSPENDED_RUNS_INVALID_PER_PAGE`` or ``..._PAGE``.
     """
     if per_page is not None and (not _is_int(per_page) or per_page < 1):  # type: ignore[operator] # an int by then
-        raise wrong_list_argument("per_page", per_page)
+        raise wrong_list_argument("per_page", per_page, agent_name=agent_name)
     if page is not None and (not _is_int(page) or page < 0):  # type: ignore[operator] # an int by then
-        raise wrong_list_argument("page", page)
+        raise wrong_list_argument("page", page, agent_name=agent_name)
 
 
 def _is_int(value: object) -> bool:
@@ -49,7 +49,7 @@ async def list_suspended_runs(
     Runs whose resuming process died are returned to ``suspended`` first (G4), so that they
     are in the list.
     """
-    check_page(per_page, page)
+    check_page(per_page, page, agent_name=agent_id)
     await store.recover_expired_claims(workflow_names=AGENT_WORKFLOW_NAMES)
     both = page is not None and per_page is not None
     found = await store.list_suspended_runs(

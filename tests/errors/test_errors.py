@@ -247,11 +247,15 @@ def test_sentences_that_are_promised(error: MastraError, text: str) -> None:
             409,
         ),
         (
-            errors.wrong_list_argument("per_page", 0),
+            errors.wrong_list_argument("per_page", 0, agent_name="helper"),
             "AGENT_LIST_SUSPENDED_RUNS_INVALID_PER_PAGE",
             400,
         ),
-        (errors.wrong_list_argument("page", -1), "AGENT_LIST_SUSPENDED_RUNS_INVALID_PAGE", 400),
+        (
+            errors.wrong_list_argument("page", -1, agent_name="helper"),
+            "AGENT_LIST_SUSPENDED_RUNS_INVALID_PAGE",
+            400,
+        ),
         (errors.no_run_storage("a"), "AGENT_LIST_SUSPENDED_RUNS_NO_STORAGE", 400),
         (errors.FencedOutError(key="r", fence=1, current=2), "STALE_CLAIM", 409),
         (errors.StorageConflictError(expected="a", found="b"), "STORAGE_VERSION_CONFLICT", 409),

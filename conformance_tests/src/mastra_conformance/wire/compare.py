@@ -239,9 +239,9 @@ class _Walk:
         names, ids = _ID.findall(recorded), _UUID.findall(replayed)
         if len(names) != len(ids) or _ID.split(recorded) != _UUID.split(replayed):
             return recorded == replayed
-        return all(
-            [self.names.bind_id(name, value) for name, value in zip(names, ids, strict=True)]
-        )
+        # All of them are bound, also after one that doesn't fit.
+        fits = [self.names.bind_id(name, value) for name, value in zip(names, ids, strict=True)]
+        return all(fits)
 
 
 def _is_error(value: Mapping[str, Any]) -> bool:

@@ -42,7 +42,8 @@ class AllowedDifference:
 
     #: ``*`` stands for all that have the place.
     scenes: tuple[str, ...]
-    #: JSON pointers; ``*`` stands for any one segment. Everything below is meant, too.
+    #: JSON pointers; ``*`` stands for any one segment, ``+*`` for any element that only we
+    #: have. Everything below is meant, too.
     pointers: tuple[str, ...]
     kind: Kind
     #: The sentence that asks for it.
@@ -53,7 +54,8 @@ class AllowedDifference:
         """Whether a place is this one, or below it."""
         wanted, given = pattern.split("/"), pointer.split("/")
         return len(given) >= len(wanted) and all(
-            want in ("*", have) for want, have in zip(wanted, given, strict=False)
+            want in ("*", have) or (want == "+*" and have.startswith("+"))
+            for want, have in zip(wanted, given, strict=False)
         )
 
 
@@ -112,7 +114,8 @@ def judge(
     unused = [
         f"{pattern}: no longer differs ({entry.because})"
         for entry, pattern in places
-        if EVERYWHERE not in entry.scenes
+        if entry.kind != "not-contract"
+        and EVERYWHERE not in entry.scenes
         and not any(_explains(entry, pattern, difference) for difference in excused)
     ]
     return [*map(str, faults), *unused]

@@ -30,13 +30,11 @@ _IDENTITY = (
 async def stored_rows(store: Storage, *, thread_ids: Iterable[str]) -> dict[str, Any]:
     """Messages, threads, notifications and snapshots, as the recordings list them."""
     threads = (await store.memory.list_threads(per_page=False)).threads
-    known = [thread.id for thread in threads]
-    messages = []
-    for thread_id in known:
+    messages, notifications = [], []
+    # A row may lie in a thread that was never made.
+    for thread_id in dict.fromkeys((*(thread.id for thread in threads), *thread_ids)):
         page = await store.memory.list_messages(thread_id, per_page=False)
         messages += page.messages
-    notifications = []
-    for thread_id in dict.fromkeys((*known, *thread_ids)):
         notifications += await store.notifications.list_notifications(thread_id)
     runs = (await store.workflows.list_workflow_runs()).runs
     return {
@@ -52,7 +50,7 @@ async def stored_rows(store: Storage, *, thread_ids: Iterable[str]) -> dict[str,
         ],
         "snapshots": [
             _snapshot_row(run)
-            for run in sorted(runs, key=lambda r: (r.workflow_name, r.created_at))
+            for run in sorted(runs, key=lambda r: (r.created_at, r.workflow_name))
         ],
     }
 
@@ -108,8 +106,6 @@ def _payload_form(payload: Mapping[str, Any]) -> dict[str, Any]:
             "memoryInfo": state["messageList"]["memoryInfo"],
             "keys": sorted(state),
         }
-        if form["__streamState"]["memoryInfo"] is None:
-            del form["__streamState"]["memoryInfo"]
     meta = payload.get("__workflow_meta")
     if meta is not None:
         form["__workflow_meta"] = _meta_form(meta)
