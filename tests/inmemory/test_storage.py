@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -110,6 +111,17 @@ async def test_a_closed_private_store_starts_empty_again() -> None:
 
     async with store:
         assert await store.memory.get_thread_by_id("t") is None
+
+
+async def test_opening_at_once_opens_once() -> None:
+    """Tasks that come together share one opening, and one closing ends it."""
+    context = AdapterContext()
+    store = InMemoryStorage(InMemoryStorageSettings(), context)
+
+    await asyncio.gather(*(store.init() for _ in range(5)))
+    await store.aclose()
+
+    assert len(context.resources) == 0
 
 
 async def test_a_url_opens_it() -> None:

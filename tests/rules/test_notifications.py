@@ -124,12 +124,10 @@ def test_a_patch_writes_what_is_set() -> None:
 def test_attributes_must_be_renderable(attributes: Any) -> None:
     """In events and in patches."""
     rules.check_create(event(attributes={"_a.b-c9": "x", "n": None, "t": True, "f": 1.5}))
-    for check in (
-        lambda: rules.check_create(event(attributes=attributes)),
-        lambda: rules.check_patch(NotificationPatch(attributes=attributes)),
-    ):
-        with pytest.raises(StorageArgumentError):
-            check()
+    with pytest.raises(StorageArgumentError):
+        rules.check_create(event(attributes=attributes))
+    with pytest.raises(StorageArgumentError):
+        rules.check_patch(NotificationPatch(attributes=attributes))
 
 
 def test_a_summary_may_be_empty_but_not_missing() -> None:

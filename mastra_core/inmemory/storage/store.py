@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -54,6 +55,7 @@ class InMemoryStorage:
         self._open_database: Callable[[], AbstractAsyncContextManager[Database]] = open_database
         #: Held while the store is open.
         self._opened: AbstractAsyncContextManager[Database] | None = None
+        self._opening = asyncio.Lock()
         self._is_attached = False
         #: How many ``async with`` blocks are inside; the last one closes.
         self._entered = 0
@@ -95,9 +97,11 @@ class InMemoryStorage:
 
     async def init(self) -> None:
         """Open the store if nobody did; there is nothing to create."""
-        if not self._is_attached:
-            self._opened = self._open_database()
-            self._attach(await self._opened.__aenter__())
+        async with self._opening:
+            if not self._is_attached:
+                opened = self._open_database()
+                self._attach(await opened.__aenter__())
+                self._opened = opened
 
     async def aclose(self) -> None:
         """Let the data go; every later call raises ``StorageConnectionError``."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mastra_conformance.fixtures import OpenStore
-from mastra_conformance.suite import Suite, tier
+from mastra_conformance.suite import Suite, requires, tier
 from mastra_conformance.suites.storage.crowds import at_once
 from mastra_conformance.suites.storage.things import T0, at, resource
 from mastra_conformance.suites.storage.values import (
@@ -17,7 +17,7 @@ from mastra_conformance.suites.storage.values import (
     kept_values,
     refused_values,
 )
-from mastra_core.contracts.storage import Storage
+from mastra_core.contracts.storage import PrunePolicy, Storage
 from mastra_core.errors import StorageArgumentError, WireEncodeError
 
 __all__ = ("ResourceSuite",)
@@ -122,6 +122,18 @@ class ResourceSuite(Suite):
         """An empty id is an argument fault."""
         with pytest.raises(StorageArgumentError):
             await store.memory.update_resource("", working_memory="notes")
+
+    @requires("storage.retention")
+    async def test_pruning_takes_old_resources(self, store: Storage) -> None:
+        """By ``updated_at``, strictly older than the limit."""
+        await store.memory.save_resource(resource("old"))
+        await store.memory.update_resource("fresh", working_memory="notes")
+
+        results = await store.memory.prune([PrunePolicy(table="resources", max_age_ms=3_600_000)])
+
+        assert [(1, True)] == [(result.deleted, result.done) for result in results]
+        assert await store.memory.get_resource_by_id("old") is None
+        assert await store.memory.get_resource_by_id("fresh") is not None
 
     @tier(2)
     async def test_parallel_first_updates_lose_no_key(
