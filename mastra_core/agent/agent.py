@@ -23,6 +23,7 @@ from mastra_core.errors import (
     RunNotFoundError,
     SchemaError,
     ToolInputError,
+    no_run_storage,
 )
 from mastra_core.messages.detect import MessageInput
 from mastra_core.notifications import (
