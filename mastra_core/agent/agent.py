@@ -218,6 +218,8 @@ class Agent:
             RunArgumentError: A bad page; storage wasn't asked.
         """
         check_page(per_page, page, agent_name=self.name)
+        if "workflows" not in self._host.storage.capabilities:
+            raise no_run_storage(self.id)
         return await list_suspended_runs(
             self._host.storage.workflows,
             agent_id=self.id,
