@@ -23,6 +23,7 @@ from mastra_core.bus.driver import (
 from mastra_core.bus.engine import EventEngine
 from mastra_core.bus.handlers import with_ack
 from mastra_core.bus.held_lease import HeldLease, held_lease
+from mastra_core.bus.no_lease import NoLease, lease_provider_of
 from mastra_core.bus.options import BusOptions
 from mastra_core.bus.settings import BusSettings
 
@@ -42,6 +43,7 @@ __all__ = (
     "HeldLease",
     "Indexed",
     "Nack",
+    "NoLease",
     "Outgoing",
     "Page",
     "Position",
@@ -49,5 +51,6 @@ __all__ = (
     "Settlement",
     "Start",
     "held_lease",
+    "lease_provider_of",
     "with_ack",
 )

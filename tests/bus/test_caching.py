@@ -339,17 +339,6 @@ async def test_a_bus_with_offsets_is_passed_through(clock: FakeClock, cache: InM
         assert 0 == len(cache)
 
 
-@case("pubsub_and_lease", 119)
-async def test_the_lease_provider_is_that_of_the_inner_bus(
-    clock: FakeClock, cache: InMemoryCache
-) -> None:
-    """Or none, if the inner bus doesn't lease."""
-    leasing, bare = InMemoryPubSub(), plain_bus(clock)
-
-    assert CachingPubSub(leasing, cache).get_lease_provider() is leasing.get_lease_provider()
-    assert CachingPubSub(bare, cache).get_lease_provider() is None
-
-
 async def test_the_cache_is_bounded_and_expires(clock: FakeClock) -> None:
     """Over the limit the key that expires next goes; writing starts the time anew."""
     cache = InMemoryCache(ttl_ms=1_000, max_keys=2, clock=clock)
