@@ -268,6 +268,29 @@ class DispatchSuite(Suite):
         assert ("pending", now, None) == (between.status, between.deliver_at, between.summary_at)
         assert "delivered" == (await inbox.record()).status
 
+    @case("notifications", 73)
+    async def test_one_dispatch_never_handles_a_record_twice(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Not even if it looks again because others only wait."""
+        inbox = Inbox(store, clock=clock, ids=ids)
+        inbox.sink.active.add("busy")
+        now = clock.now()
+        await inbox.due(deliver_at=now, summary_at=now)
+        await inbox.due("waits", thread_id="busy")
+        await store.notifications.update_notification(
+            "busy", "waits", NotificationPatch(summary_signal_id="announced")
+        )
+
+        first = await inbox.dispatch(limit=2)
+        between = await inbox.record()
+        second = await inbox.dispatch(limit=2)
+
+        assert [["notification-summary"], ["notification"]] == [
+            [signal.tag_name for signal in result.signals] for result in (first, second)
+        ]
+        assert ("pending", now) == (between.status, between.deliver_at)
+
     @case("notifications", 87)
     async def test_a_member_dismissed_meanwhile_is_not_counted(
         self, store: Storage, clock: ShiftedClock, ids: Ids
