@@ -27,16 +27,32 @@ Query = Callable[..., list[tuple[Any, ...]]]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def test_a_file_that_is_no_database(path: Path) -> None:
-    content = b"This is a letter, not a database. " * 100
+def letter(path: Path) -> bytes:
+    """Something else than a database."""
+    path.write_bytes(b"This is a letter, not a database. " * 100)
+    return bytes_of(path)
+
+
+def bytes_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def damage(path: Path) -> None:
+    """Fill all pages but the first three with nonsense."""
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 :] = b"\xa5" * (len(content) - 4096 * 3)
     path.write_bytes(content)
+
+
+async def test_a_file_that_is_no_database(path: Path) -> None:
+    content = letter(path)
 
     with pytest.raises(StorageDataError, match="is not a SQLite database") as caught:
         await LibSQLStorage(f"file:{path}").init()
 
     assert "MASTRA_STORAGE_LIBSQL_OPEN_FAILED" == caught.value.id
     assert isinstance(caught.value.__cause__, apsw.NotADBError)
-    assert content == path.read_bytes()
+    assert content == bytes_of(path)
 
 
 async def test_a_damaged_database(path: Path) -> None:
@@ -44,11 +60,15 @@ async def test_a_damaged_database(path: Path) -> None:
     async with LibSQLStorage(f"file:{path}") as store:
         for number in range(300):
             await store.memory.save_thread(
-                Thread(id=f"t{number}", resource_id="u", title="x" * 500, created_at=NOW, updated_at=NOW)
+                Thread(
+                    id=f"t{number}",
+                    resource_id="u",
+                    title="x" * 500,
+                    created_at=NOW,
+                    updated_at=NOW,
+                )
             )
-    content = bytearray(path.read_bytes())
-    content[4096 * 3 :] = b"\xa5" * (len(content) - 4096 * 3)
-    path.write_bytes(content)
+    damage(path)
 
     with pytest.raises(StorageDataError, match="is damaged") as caught:
         async with LibSQLStorage(f"file:{path}") as store:
@@ -74,7 +94,9 @@ async def test_a_store_that_became_read_only(path: Path) -> None:
     """The call fails typed, and says which files have to be writable."""
     async with LibSQLStorage(f"file:{path}") as store:
         client = store._door.opened()  # the only way to the connection itself
-        await client.call("limit", lambda session: session.connection.execute("PRAGMA query_only=1"))  # type: ignore[attr-defined]
+        await client.call(
+            "limit", lambda session: session.connection.execute("PRAGMA query_only=1")
+        )  # type: ignore[attr-defined]
 
         with pytest.raises(StorageError, match="can't be written") as caught:
             await create(store)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from mastra_conformance import case
 from mastra_core.base.isotime import parse_iso
+from mastra_core.wire.messages import Message
 from mastra_core.wire.notifications import CreateNotification, NotificationPatch
+from mastra_core.wire.snapshots import ResumeClaim
 from mastra_libsql import LibSQLStorage
 
 pytestmark = pytest.mark.anyio
@@ -22,9 +24,17 @@ Query = Callable[..., list[tuple[Any, ...]]]
 RUN_ID = "1d2c1594-18e9-443e-a625-cb02a6162be1"
 ISO = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
 TIMES = (
-    "createdAt updatedAt deliveredAt seenAt dismissedAt archivedAt discardedAt deliverAt "
-    "summaryAt lastDeliveryAttemptAt"
-).split()
+    "createdAt",
+    "updatedAt",
+    "deliveredAt",
+    "seenAt",
+    "dismissedAt",
+    "archivedAt",
+    "discardedAt",
+    "deliverAt",
+    "summaryAt",
+    "lastDeliveryAttemptAt",
+)
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -43,9 +53,12 @@ async def test_nodes_thread_is_listed(node_store: LibSQLStorage) -> None:
 async def test_nodes_messages_are_listed_oldest_first(node_store: LibSQLStorage) -> None:
     page = await node_store.memory.list_messages("thread_456", resource_id="user_123")
 
-    assert [("signal", "user"), ("assistant", None), ("signal", "notification"), ("assistant", None)] == [
-        (message.role, message.type) for message in page.messages
-    ]
+    assert [
+        ("signal", "user"),
+        ("assistant", None),
+        ("signal", "notification"),
+        ("assistant", None),
+    ] == [(message.role, message.type) for message in page.messages]
     assert 'Use the latest "note" & <b>' == page.messages[0].content["parts"][0]["text"]
     assert "call_1" in page.messages[3].content["metadata"]["pendingToolApprovals"]
 
@@ -74,7 +87,9 @@ async def test_every_field_of_nodes_records_is_read(
     node_store: LibSQLStorage, query: Query
 ) -> None:
     """All 31 columns of every row come out as the same value, per field."""
-    columns = [name for (name,) in query("SELECT name FROM pragma_table_info('mastra_notifications')")]
+    columns = [
+        name for (name,) in query("SELECT name FROM pragma_table_info('mastra_notifications')")
+    ]
     json_columns = {"payload", "attributes", "metadata"}
     selected = ", ".join(f'json("{c}")' if c in json_columns else f'"{c}"' for c in columns)
     rows = query(f"SELECT {selected} FROM mastra_notifications")
@@ -184,8 +199,12 @@ async def test_what_we_write_has_nodes_form(store: LibSQLStorage, query: Query) 
 
     selected = ", ".join(f'"{name}"' for name in TIMES)
     [times] = query(f"SELECT {selected} FROM mastra_notifications")
-    [kinds] = query("SELECT typeof(payload), typeof(attributes), typeof(metadata) FROM mastra_notifications")
-    [texts] = query("SELECT json(payload), json(attributes), json(metadata) FROM mastra_notifications")
+    [kinds] = query(
+        "SELECT typeof(payload), typeof(attributes), typeof(metadata) FROM mastra_notifications"
+    )
+    [texts] = query(
+        "SELECT json(payload), json(attributes), json(metadata) FROM mastra_notifications"
+    )
 
     assert [] == [(name, at) for name, at in zip(TIMES, times, strict=True) if not ISO.match(at)]
     assert "2026-05-04T03:02:01.987Z" == times[0]
@@ -199,8 +218,6 @@ async def test_what_we_write_has_nodes_form(store: LibSQLStorage, query: Query) 
 
 async def test_a_message_is_stored_as_plain_text_json(store: LibSQLStorage, query: Query) -> None:
     """Its content is no JSONB, and a message without a type gets Node's filler."""
-    from mastra_core.wire.messages import Message
-
     await store.memory.save_messages(
         [
             Message(
@@ -254,11 +271,9 @@ async def test_a_claimed_run_goes_back_byte_for_byte(
     node_store: LibSQLStorage, query: Query
 ) -> None:
     """Claim and release change two members; everything of Node's comes back in its order."""
-    from datetime import timedelta
-
-    from mastra_core.wire.snapshots import ResumeClaim
-
-    text = "SELECT json(snapshot) FROM mastra_workflow_snapshot WHERE workflow_name = 'agentic-loop'"
+    text = (
+        "SELECT json(snapshot) FROM mastra_workflow_snapshot WHERE workflow_name = 'agentic-loop'"
+    )
     before = query(text)
     now = datetime.now(UTC)
     claim = ResumeClaim(

@@ -43,6 +43,16 @@ def indexes_of(query: Any, table: str) -> dict[str, tuple[Any, ...]]:
     return found
 
 
+def stamp_of(path: Path) -> tuple[int, int]:
+    """Size and time of the last change of a file."""
+    return path.stat().st_size, path.stat().st_mtime_ns
+
+
+def pages_of(path: Path) -> bytes:
+    """A database without its first page, which says which journal mode it has."""
+    return path.read_bytes()[4096:]
+
+
 @pytest.fixture
 def node_query() -> Iterator[Query]:
     connection = apsw.Connection(
@@ -115,30 +125,25 @@ async def test_a_second_start_changes_nothing(path: Path, context: AdapterContex
     """No DDL, not even a write, when nothing is missing (field report R40)."""
     async with LibSQLStorage(f"file:{path}", context):
         pass
-    size, stamp = path.stat().st_size, path.stat().st_mtime_ns
+    before = stamp_of(path)
 
     async with LibSQLStorage(f"file:{path}", context) as store:
         plan = await store.plan_migration()
 
     assert () == plan.statements
-    assert (size, stamp) == (path.stat().st_size, path.stat().st_mtime_ns)
+    assert before == stamp_of(path)
 
 
 async def test_a_plan_says_what_is_missing_and_changes_nothing(node_path: Path) -> None:
     """The dry run of the command line."""
-    content = node_path.read_bytes()
+    before = pages_of(node_path)
 
     plan = await LibSQLStorage(f"file:{node_path}").plan_migration()
 
     assert 0 == plan.found_version
     assert plan.statements
     assert all("mpy_" in sql or "mastra_py_" in sql for sql in plan.statements)
-    assert _without_header(content) == _without_header(node_path.read_bytes())
-
-
-def _without_header(database: bytes) -> bytes:
-    """All but the page that says which journal mode a file has."""
-    return database[4096:]
+    assert before == pages_of(node_path)
 
 
 async def test_an_old_table_gets_the_column_it_lacks(path: Path, query: Query) -> None:

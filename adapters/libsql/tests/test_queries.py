@@ -226,7 +226,7 @@ async def test_no_hot_call_scans_a_table(
         lambda: store.schedules.list_triggers("s", limit=10),
         lambda: store.thread_state.get_state("t", "x"),
         lambda: store.background_tasks.get_task("task"),
-        lambda: store.background_tasks.get_running_count(),
+        store.background_tasks.get_running_count,
         lambda: store.background_tasks.list_tasks(TaskFilter(status="running")),
     ]
     executed.clear()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -38,9 +38,9 @@ from mastra_sql.statement import Statement, compile_statement
 __all__ = ("SqliteDialect", "json_path")
 
 #: ``json_valid``: JSON text, or a blob that looks like JSONB from outside (a cheap look).
-_LOOKS_VALID = literal_column("5")
+_LOOKS_VALID: ColumnElement[int] = literal_column("5")
 #: ``json_valid``: JSON text, or a blob that is JSONB to its last byte.
-_IS_VALID = literal_column("9")
+_IS_VALID: ColumnElement[int] = literal_column("9")
 
 _SUSPENDED_THREAD = """EXISTS (
   SELECT 1 FROM json_each({column}, '$.context') AS step
@@ -60,6 +60,8 @@ class SqliteDialect(SqlDialect):
         """``has_own_clock``: the database runs elsewhere, so its clock decides on claims."""
         self._compiler = sqlite_compiler(paramstyle="qmark")
         self._server_now = _server_now(self._compiler) if has_own_clock else None
+        # A record is written with one instant in several columns.
+        self._last: tuple[datetime | None, str] = (None, "")
 
     @property
     def compiler(self) -> Dialect:
@@ -68,13 +70,17 @@ class SqliteDialect(SqlDialect):
     # -- values ----------------------------------------------------------------------------
 
     def time_value(self, moment: datetime) -> str:
-        return to_iso_ms(moment)
+        last, text = self._last
+        if last is not moment:
+            text = to_iso_ms(moment)
+            self._last = (moment, text)
+        return text
 
     def time_from(self, value: Any) -> datetime:
         try:
             # What we and Node write; other forms take the long way.
             if len(value) == _ISO_LENGTH and value[-1] == "Z":
-                return datetime.fromisoformat(value[:-1]).replace(tzinfo=UTC)
+                return datetime.fromisoformat(value)
             return parse_iso(value)
         except (TypeError, ValueError) as exc:
             raise WireDecodeError(f"{value!r} is not a stored time.") from exc
@@ -110,7 +116,9 @@ class SqliteDialect(SqlDialect):
         return case((func.json_valid(column), self.json_text_at(column, *path)), else_=null())
 
     def json_without(self, column: ColumnElement[Any], *paths: Sequence[str]) -> ColumnElement[Any]:
-        removed = (literal_column(f"'{json_path(*path)}'") for path in paths)
+        removed: list[ColumnElement[str]] = [
+            literal_column(f"'{json_path(*path)}'") for path in paths
+        ]
         return func.json(func.jsonb_remove(column, *removed))
 
     def json_valid(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -121,24 +129,29 @@ class SqliteDialect(SqlDialect):
     ) -> ColumnElement[Any]:
         return case((self.json_valid(column), expression), else_=null())
 
-    def member_equals(
-        self, column: ColumnElement[Any], key: str, parameter: str, value: Any
-    ) -> tuple[ColumnElement[bool], Mapping[str, Any], str]:
-        path: BindParameter[Any] = bindparam(f"{parameter}_path", type_=Text())
-        values = {f"{parameter}_path": f'$."{key}"'}
-        kind = func.json_type(column, path)
+    def member_values(self, key: str, parameter: str, value: Any) -> tuple[str, dict[str, Any]]:
+        values: dict[str, Any] = {f"{parameter}_path": f'$."{key}"'}
         if value is None:
-            return func.coalesce(kind, literal_column("'null'")) == "null", values, "null"
+            return "null", values
         if isinstance(value, bool):
-            word = "true" if value else "false"
-            return kind == literal_column(f"'{word}'"), values, word
-        stored = func.json_extract(column, path)
-        wanted: BindParameter[Any] = bindparam(parameter)
+            return ("true" if value else "false"), values
         values[parameter] = value
-        if isinstance(value, str):
-            return and_(kind == literal_column("'text'"), stored == wanted), values, "text"
-        numbers = literal_column("('integer', 'real')")
-        return and_(kind.op("IN")(numbers), stored == wanted), values, "number"
+        return ("text" if isinstance(value, str) else "number"), values
+
+    def member_equals(
+        self, column: ColumnElement[Any], parameter: str, shape: str
+    ) -> ColumnElement[bool]:
+        path: BindParameter[Any] = bindparam(f"{parameter}_path", required=True, type_=Text())
+        kind = func.json_type(column, path)
+        if shape in {"true", "false"}:
+            return kind == literal_column(f"'{shape}'")
+        if shape == "null":
+            absent_too = func.coalesce(kind, literal_column("'null'"))
+            return absent_too == literal_column("'null'")
+        wanted: BindParameter[Any] = bindparam(parameter, required=True)
+        kinds = "('text')" if shape == "text" else "('integer', 'real')"
+        stored = func.json_extract(column, path)
+        return and_(kind.op("IN")(literal_column(kinds)), stored == wanted)
 
     def any_suspended_thread(
         self, column: ColumnElement[Any], parameter: BindParameter[Any]

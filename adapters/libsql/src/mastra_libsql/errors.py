@@ -7,6 +7,7 @@ from typing import Final
 
 import apsw
 
+from mastra_core.base.redact import redact_url
 from mastra_core.errors import (
     MastraError,
     StorageArgumentError,
@@ -15,7 +16,6 @@ from mastra_core.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from mastra_core.base.redact import redact_url
 
 __all__ = ("ClosedError", "error_id", "is_busy", "is_malformed_json", "storage_error")
 

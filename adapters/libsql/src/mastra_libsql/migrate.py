@@ -34,8 +34,8 @@ __all__ = (
     "check_sqlite_version",
     "ddl",
     "migration",
-    "plan_of",
     "plain",
+    "plan_of",
 )
 
 MINIMUM_SQLITE: Final = (3, 45, 0)
@@ -173,7 +173,7 @@ def _table_changes(table: Table, catalogue: _Catalogue) -> Iterable[str]:
 
 def _remember_version(tables: Tables) -> str:
     return (
-        f'INSERT INTO {tables.versions.name} (component, version, "updatedAt") '
+        f'INSERT INTO {tables.versions.name} (component, version, "updatedAt") '  # noqa: S608
         f"VALUES ('{COMPONENT}', {SCHEMA_VERSION}, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) "
         "ON CONFLICT (component) DO UPDATE SET "
         'version = excluded.version, "updatedAt" = excluded."updatedAt"'

@@ -199,8 +199,8 @@ def _notification_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
         name=f"{prefix}mpy_notifications_due_idx",
         table=table,
         keys=(
-            'min(coalesce("deliverAt", "summaryAt"), coalesce("summaryAt", "deliverAt")), '
-            '"updatedAt", "id"'
+            '"status", min(coalesce("deliverAt", "summaryAt"), '
+            'coalesce("summaryAt", "deliverAt")), "updatedAt", "id"'
         ),
         where=('"status" = \'pending\' AND ("deliverAt" IS NOT NULL OR "summaryAt" IS NOT NULL)'),
     )
@@ -263,7 +263,7 @@ def _snapshot_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
 
 
 def _member(*path: str) -> str:
-    return "json_extract(\"snapshot\", '$" + "".join(f".{name}" for name in path) + "')"
+    return 'json_extract("snapshot", \'$' + "".join(f".{name}" for name in path) + "')"
 
 
 def _first_of(paths: tuple[tuple[str, ...], ...]) -> str:

@@ -28,7 +28,7 @@ from mastra_sql.storage import (
     SqlThreadState,
     SqlWorkflows,
 )
-from mastra_sql.tables import Tables, build_tables
+from mastra_sql.tables import build_tables
 
 __all__ = ("LibSQLStorage", "StoreFacts")
 

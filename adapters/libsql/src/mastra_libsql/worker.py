@@ -68,16 +68,16 @@ class Session:
 class Job(Generic[T]):
     """One call, waiting for the thread; its future belongs to the caller's loop."""
 
-    __slots__ = ("future", "loop")
+    __slots__ = ("future", "is_single", "loop")
 
-    #: True if it may change the database.
-    writes = False
     #: True if it cares for transactions itself.
     alone = False
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[T] = self.loop.create_future()
+        #: True if one statement is all there is.
+        self.is_single = True
 
     def run(self, session: Session) -> T:
         """Do the work; called inside a transaction, and again if that is lost."""
@@ -88,7 +88,6 @@ class StatementJob(Job[Rows]):
     """One writing statement; SQLite makes it all or nothing without our help."""
 
     __slots__ = ("step",)
-    writes = True
 
     def __init__(self, step: Step) -> None:
         super().__init__()
@@ -106,6 +105,7 @@ class ReadJob(Job[list[Rows]]):
     def __init__(self, steps: Sequence[Step]) -> None:
         super().__init__()
         self.steps = steps
+        self.is_single = len(steps) == 1
 
     def run(self, session: Session) -> list[Rows]:
         return [session.run(step) for step in self.steps]
@@ -115,7 +115,6 @@ class ProgramJob(Job[T]):
     """One transaction; its writes stand behind a savepoint."""
 
     __slots__ = ("factory",)
-    writes = True
 
     def __init__(self, factory: ProgramFactory[T]) -> None:
         super().__init__()
@@ -249,23 +248,27 @@ class Worker:
     # -- the thread's side -----------------------------------------------------------------
 
     def _work(self) -> None:
+        take = self._queue.get
+        waiting = self._queue.qsize
         try:
             while True:
-                jobs = self._take()
-                if None in jobs:
-                    self._refuse([job for job in jobs if job is not None])
+                job = take()
+                if job is None:
                     return
-                self._run([job for job in jobs if job is not None])
+                if waiting() == 0:
+                    self._run([job])
+                    continue
+                jobs = [job]
+                for _ in range(min(waiting(), _MAX_GROUP)):
+                    job = take()
+                    if job is None:
+                        self._refuse(jobs)
+                        return
+                    jobs.append(job)
+                self._run(jobs)
         finally:
             self._close_session()
             self._refuse(self._rest())
-
-    def _take(self) -> list[Job[Any] | None]:
-        """Wait for a job, then take all that came with it."""
-        jobs = [self._queue.get()]
-        for _ in range(min(self._queue.qsize(), _MAX_GROUP)):
-            jobs.append(self._queue.get_nowait())
-        return jobs
 
     def _rest(self) -> list[Job[Any]]:
         rest: list[Job[Any]] = []
@@ -277,7 +280,6 @@ class Worker:
         return rest
 
     def _run(self, jobs: list[Job[Any]]) -> None:
-        jobs = [job for job in jobs if not job.future.cancelled()]
         try:
             session = self._session or self._open_session()
         except BaseException as exc:  # noqa: BLE001 - every caller gets it
@@ -285,13 +287,16 @@ class Worker:
             return
         group: list[Job[Any]] = []
         for job in jobs:
+            if job.future.cancelled():
+                continue
             if job.alone:
                 self._run_group(session, group)
                 group = []
                 _report([_attempt(session, job)])
             else:
                 group.append(job)
-        self._run_group(session, group)
+        if group:
+            self._run_group(session, group)
 
     def _open_session(self) -> Session:
         session = Session(self._open(lambda: self._closing))
@@ -321,9 +326,10 @@ class Worker:
             self._run_writes(session, group)
 
     def _run_reads(self, session: Session, group: list[Job[Any]]) -> None:
-        shares = len(group) > 1 or len(getattr(group[0], "steps", ())) > 1
-        if shares:
-            session.control("BEGIN")
+        if len(group) == 1 and group[0].is_single:
+            _report([_attempt(session, group[0])])
+            return
+        session.control("BEGIN")
         answers: list[_Answer] = []
         reported_at = time.monotonic()
         try:
@@ -334,7 +340,7 @@ class Worker:
                     answers = []
                     reported_at = time.monotonic()
         finally:
-            if shares and session.in_transaction:
+            if session.in_transaction:
                 session.control("COMMIT")
             _report(answers)
 
@@ -427,6 +433,9 @@ def _report(answers: Sequence[_Answer]) -> None:
     if not answers:
         return
     loop = answers[0][0].loop
+    if len(answers) == 1:
+        _wake(loop, answers)
+        return
     if all(job.loop is loop for job, _, _ in answers):
         _wake(loop, answers)
         return

@@ -105,16 +105,20 @@ class SqlDialect(ABC):
         """The expression, or NULL where the column holds no JSON."""
 
     @abstractmethod
-    def member_equals(
-        self, column: ColumnElement[Any], key: str, parameter: str, value: Any
-    ) -> tuple[ColumnElement[bool], Mapping[str, Any], str]:
+    def member_values(self, key: str, parameter: str, value: Any) -> tuple[str, dict[str, Any]]:
         """
-        Whether a top-level member equals a scalar; None matches a missing member and a null.
+        What ``member_equals`` needs for this key and value.
 
         Returns:
-            The condition, its parameters, and a word for its shape: the condition of
+            A word for the shape of the condition, and its parameters: the condition of
             another value of the same shape differs in nothing but parameters.
         """
+
+    @abstractmethod
+    def member_equals(
+        self, column: ColumnElement[Any], parameter: str, shape: str
+    ) -> ColumnElement[bool]:
+        """Whether a top-level member equals a scalar; None matches a missing member and null."""
 
     @abstractmethod
     def any_suspended_thread(

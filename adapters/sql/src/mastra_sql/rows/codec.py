@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -34,17 +35,29 @@ class RowCodec(Generic[M]):
         self._model = model
         self._table = table.name
         fields = _fields_by_column(model, table)
-        self._columns = [
-            (field, _reader(column, dialect), column.nullable is False)
-            for column, field in ((column, fields[column.name]) for column in table.columns)
-        ]
+        columns = list(table.columns)
+        self._names = tuple(column.name for column in columns)
+        self._fields = tuple(fields[column.name] for column in columns)
+        self._required = frozenset(fields[c.name] for c in columns if not c.nullable)
+        self._readers = _special(columns, fields, lambda c: _reader(c, dialect))
+        #: By field: the column and how to write a value that isn't plain.
         self._writers: dict[str, tuple[str, Callable[[Any], Any] | None]] = {
-            fields[column.name]: (column.name, _writer(column, dialect)) for column in table.columns
+            fields[column.name]: (column.name, _writer(column, dialect)) for column in columns
         }
+        self._special_writers = [
+            (name, write) for name, write in self._writers.values() if write is not None
+        ]
+        self._take = itemgetter(*self._fields)
         # All fields in the order of the model; a required one is always overwritten.
         self._template = {
             name: None if info.is_required() else info.get_default(call_default_factory=True)
             for name, info in model.model_fields.items()
+        }
+        #: What a NULL means where the model has another default than None.
+        self._defaults = {
+            field: default
+            for field in self._fields
+            if (default := self._template[field]) is not None
         }
 
     def model(self, row: Row) -> M:
@@ -54,21 +67,23 @@ class RowCodec(Generic[M]):
         Raises:
             StorageDataError: A value isn't what its column should hold.
         """
-        values = dict(self._template)
-        given: set[str] = set()
+        values = {**self._template, **dict(zip(self._fields, row, strict=True))}
+        given = {field for field in self._fields if values[field] is not None}
         try:
-            for (field, read, required), value in zip(self._columns, row, strict=True):
-                if value is None:
-                    if required:
-                        raise WireDecodeError(f"{field} is NULL.")
-                    continue
-                values[field] = value if read is None else read(value)
-                given.add(field)
+            for field, read in self._readers:
+                value = values[field]
+                if value is not None:
+                    values[field] = read(value)
+            if not self._required <= given:
+                raise WireDecodeError(f"{min(self._required - given)} is NULL.")
         except (WireDecodeError, ValueError, TypeError) as exc:
             raise StorageDataError(
                 f"A row of {self._table!r} can't be read: {exc}",
                 details={"table": self._table, "row": str(row[0])},
             ) from exc
+        for field, default in self._defaults.items():
+            if values[field] is None:
+                values[field] = default
         return trusted(self._model, values, given)
 
     def models(self, rows: Iterable[Row]) -> list[M]:
@@ -83,11 +98,11 @@ class RowCodec(Generic[M]):
 
     def values(self, model: M) -> dict[str, Any]:
         """Parameters of all columns, by column name."""
-        members = model.__dict__
-        found: dict[str, Any] = {}
-        for field, (column, write) in self._writers.items():
-            value = members[field]
-            found[column] = value if write is None or value is None else write(value)
+        found = dict(zip(self._names, self._take(model.__dict__), strict=True))
+        for name, write in self._special_writers:
+            value = found[name]
+            if value is not None:
+                found[name] = write(value)
         return found
 
     def changes(self, before: M, after: M) -> dict[str, Any]:
@@ -108,9 +123,15 @@ class RowCodec(Generic[M]):
             found[column] = value if write is None or value is None else write(value)
         return found
 
-    def knows(self, field: str) -> bool:
-        """Whether the table has a column for this field."""
-        return field in self._writers
+
+def _special(
+    columns: Iterable[Column[Any]],
+    fields: Mapping[str, str],
+    convert: Callable[[Column[Any]], Callable[[Any], Any] | None],
+) -> list[tuple[str, Callable[[Any], Any]]]:
+    """Fields whose values aren't taken as they are, with what is done to them."""
+    found = [(fields[column.name], convert(column)) for column in columns]
+    return [(field, function) for field, function in found if function is not None]
 
 
 def _fields_by_column(model: type[BaseModel], table: Table) -> dict[str, str]:

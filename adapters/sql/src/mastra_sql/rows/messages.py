@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mastra_core.base.jsonjs import decode, encode
-from mastra_core.errors import StorageDataError, WireDecodeError
+from mastra_core.errors import WireDecodeError
 from mastra_core.wire.messages import FILLER_TYPE, Message
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.executor import Row
@@ -18,6 +18,13 @@ __all__ = ("MessageCodec",)
 logger = logging.getLogger(__name__)
 
 _FIELDS: Final = frozenset({"id", "role", "created_at", "thread_id", "content"})
+_BY_OPTIONS: Final = {
+    (has_resource, has_type): _FIELDS
+    | ({"resource_id"} if has_resource else frozenset())
+    | ({"type"} if has_type else frozenset())
+    for has_resource in (True, False)
+    for has_type in (True, False)
+}
 
 
 class MessageCodec:
@@ -26,46 +33,33 @@ class MessageCodec:
     def __init__(self, dialect: SqlDialect) -> None:
         self._dialect = dialect
 
-    def message(self, row: Row) -> Message:
-        """
-        The message of one row.
-
-        Raises:
-            StorageDataError: Its time is none.
-        """
-        message_id, thread_id, content, role, kind, created_at, resource_id = row
-        given = set(_FIELDS)
-        if resource_id is not None:
-            given.add("resource_id")
-        if kind == FILLER_TYPE:
-            kind = None
-        elif kind is not None:
-            given.add("type")
-        try:
-            moment = self._dialect.time_from(created_at)
-        except WireDecodeError as exc:
-            raise StorageDataError(
-                f"Message {message_id!r} can't be read: {exc}", details={"messageId": message_id}
-            ) from exc
-        values = {
-            "id": message_id,
-            "role": role,
-            "created_at": moment,
-            "thread_id": thread_id,
-            "resource_id": resource_id,
-            "type": kind,
-            "content": _content(content),
-        }
-        return trusted(Message, values, given)
-
-    def messages(self, rows: Iterable[Row]) -> list[Message]:
-        """The messages of many rows; one that can't be read is left out, with a warning."""
+    def messages(self, rows: Sequence[Row]) -> list[Message]:
+        """The messages of many rows; one whose time is none is left out, with a warning."""
         found: list[Message] = []
-        for row in rows:
+        time_from = self._dialect.time_from
+        for row, content in zip(rows, _contents([row[2] for row in rows]), strict=True):
+            message_id, thread_id, _, role, kind, created_at, resource_id = row
+            if kind == FILLER_TYPE:
+                kind = None
             try:
-                found.append(self.message(row))
-            except StorageDataError as exc:
-                logger.warning("unreadable message left out", extra={"error": str(exc)})
+                moment = time_from(created_at)
+            except WireDecodeError as exc:
+                logger.warning(
+                    "unreadable message left out",
+                    extra={"message_id": message_id, "error": str(exc)},
+                )
+                continue
+            values = {
+                "id": message_id,
+                "role": role,
+                "created_at": moment,
+                "thread_id": thread_id,
+                "resource_id": resource_id,
+                "type": kind,
+                "content": content,
+            }
+            given = _BY_OPTIONS[resource_id is not None, kind is not None]
+            found.append(trusted(Message, values, set(given)))
         return found
 
     def values(self, message: Message) -> dict[str, Any]:
@@ -79,6 +73,22 @@ class MessageCodec:
             "createdAt": self._dialect.time_value(message.created_at),
             "resourceId": message.resource_id,
         }
+
+
+def _contents(texts: Sequence[Any]) -> list[dict[str, Any]]:
+    """
+    The contents of some columns.
+
+    They are decoded in one go, which is cheaper; if one of them isn't what it should be,
+    each by itself.
+    """
+    try:
+        decoded = decode(f"[{','.join(texts)}]")
+    except (WireDecodeError, TypeError):
+        decoded = []
+    if len(decoded) == len(texts) and all(type(content) is dict for content in decoded):
+        return decoded  # type: ignore[no-any-return]  # looked at just now
+    return [_content(text) for text in texts]
 
 
 def _content(text: Any) -> dict[str, Any]:

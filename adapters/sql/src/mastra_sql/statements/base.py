@@ -9,7 +9,6 @@ from sqlalchemy import (
     BindParameter,
     Column,
     ColumnElement,
-    Delete,
     Executable,
     FromClause,
     Select,
@@ -126,7 +125,7 @@ class StatementSet:
         condition = and_(*(table.c[name] == parameter(f"key_{name}") for name in key))
         return update(table).where(condition).values(self.new_values(table, columns))
 
-    def remove(self, table: Table, *key: str) -> Delete:
+    def remove(self, table: Table, *key: str) -> Executable:
         """Delete the row with this key, and say whether there was one."""
         return delete(table).where(equal(table, *key)).returning(literal_column("1"))
 

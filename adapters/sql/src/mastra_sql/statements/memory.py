@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,6 +41,11 @@ class MessageFilter:
     #: Bounds on the creation time that are given: ``>=`` and ``<``.
     bounds: frozenset[str] = frozenset()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[Hashable, ...]:
+        """What the conditions depend on, apart from the metadata."""
+        return (self.scope, self.by_resource, self.bounds)
 
 
 class MemoryStatements(StatementSet):
@@ -129,40 +134,44 @@ class MemoryStatements(StatementSet):
         self, wanted: ThreadFilter, order: OrderBy, *, limited: bool
     ) -> tuple[Statement, dict[str, Any]]:
         """Threads in their order, and the parameters of the metadata filter."""
-        conditions, values, shape = self._thread_conditions(wanted)
+        words, values = self._members(wanted.metadata)
 
         def build() -> Executable:
             table = self.tables.threads
             statement = (
                 select(*self.all_of(table))
-                .where(*conditions)
+                .where(*self._thread_conditions(wanted, words))
                 .order_by(*self._order(table, order.field, order.direction))
             )
             if limited:
                 statement = statement.limit(parameter("limit")).offset(parameter("offset"))
             return statement
 
-        key = (shape, order.field, order.direction, limited)
+        key = (wanted.by_resource, words, order.field, order.direction, limited)
         return self._shape("threads_page", build, *key), values
 
     def threads_count(self, wanted: ThreadFilter) -> Statement:
-        conditions, _, shape = self._thread_conditions(wanted)
+        words, _ = self._members(wanted.metadata)
         table = self.tables.threads
         return self._shape(
             "threads_count",
-            lambda: select(func.count()).select_from(table).where(*conditions),
-            shape,
+            lambda: (
+                select(func.count())
+                .select_from(table)
+                .where(*self._thread_conditions(wanted, words))
+            ),
+            wanted.by_resource,
+            words,
         )
 
     def _thread_conditions(
-        self, wanted: ThreadFilter
-    ) -> tuple[list[ColumnElement[bool]], dict[str, Any], tuple[Any, ...]]:
+        self, wanted: ThreadFilter, words: tuple[str, ...]
+    ) -> list[ColumnElement[bool]]:
         table = self.tables.threads
         conditions: list[ColumnElement[bool]] = []
         if wanted.by_resource:
             conditions.append(table.c.resourceId == parameter("resourceId"))
-        members, values, words = self._members(table.c.metadata, wanted.metadata)
-        return conditions + members, values, (wanted.by_resource, words)
+        return conditions + self._member_conditions(table.c.metadata, words)
 
     # -- messages --------------------------------------------------------------------------
 
@@ -223,33 +232,37 @@ class MemoryStatements(StatementSet):
         self, wanted: MessageFilter, direction: Literal["ASC", "DESC"], *, limited: bool
     ) -> tuple[Statement, dict[str, Any]]:
         """Messages in their order, and the parameters of the metadata filter."""
-        conditions, values, shape = self._message_conditions(wanted)
+        words, values = self._members(wanted.metadata)
 
         def build() -> Executable:
             table = self.tables.messages
             statement = (
                 select(*self.all_of(table))
-                .where(*conditions)
+                .where(*self._message_conditions(wanted, words))
                 .order_by(*self._order(table, "createdAt", direction))
             )
             if limited:
                 statement = statement.limit(parameter("limit")).offset(parameter("offset"))
             return statement
 
-        return self._shape("messages_page", build, shape, direction, limited), values
+        return self._shape("messages_page", build, *wanted.shape, words, direction, limited), values
 
     def messages_count(self, wanted: MessageFilter) -> Statement:
-        conditions, _, shape = self._message_conditions(wanted)
-        table = self.tables.messages
+        words, _ = self._members(wanted.metadata)
         return self._shape(
             "messages_count",
-            lambda: select(func.count()).select_from(table).where(*conditions),
-            shape,
+            lambda: (
+                select(func.count())
+                .select_from(self.tables.messages)
+                .where(*self._message_conditions(wanted, words))
+            ),
+            *wanted.shape,
+            words,
         )
 
     def _message_conditions(
-        self, wanted: MessageFilter
-    ) -> tuple[list[ColumnElement[bool]], dict[str, Any], tuple[Any, ...]]:
+        self, wanted: MessageFilter, words: tuple[str, ...]
+    ) -> list[ColumnElement[bool]]:
         table = self.tables.messages
         conditions: list[ColumnElement[bool]] = []
         if wanted.scope == "thread":
@@ -265,9 +278,7 @@ class MemoryStatements(StatementSet):
         }
         conditions += [bound for word, bound in bounds.items() if word in wanted.bounds]
         metadata = self.dialect.text_json_at(table.c.content, "metadata")
-        members, values, words = self._members(metadata, wanted.metadata)
-        shape = (wanted.scope, wanted.by_resource, wanted.bounds, words)
-        return conditions + members, values, shape
+        return conditions + self._member_conditions(metadata, words)
 
     def neighbours(self, *, by_resource: bool) -> Statement:
         """
@@ -369,17 +380,20 @@ class MemoryStatements(StatementSet):
             return [column.asc() for column in columns]
         return [column.desc() for column in columns]
 
-    def _members(
-        self, document: ColumnElement[Any], wanted: Mapping[str, Any]
-    ) -> tuple[list[ColumnElement[bool]], dict[str, Any], tuple[str, ...]]:
-        conditions: list[ColumnElement[bool]] = []
-        values: dict[str, Any] = {}
+    def _members(self, wanted: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """The shape of a metadata filter, and its parameters."""
         words: list[str] = []
+        values: dict[str, Any] = {}
         for index, (key, value) in enumerate(wanted.items()):
-            condition, bound, word = self.dialect.member_equals(
-                document, key, f"member_{index}", value
-            )
-            conditions.append(condition)
-            values |= bound
+            word, bound = self.dialect.member_values(key, f"member_{index}", value)
             words.append(word)
-        return conditions, values, tuple(words)
+            values |= bound
+        return tuple(words), values
+
+    def _member_conditions(
+        self, document: ColumnElement[Any], words: tuple[str, ...]
+    ) -> list[ColumnElement[bool]]:
+        return [
+            self.dialect.member_equals(document, f"member_{index}", word)
+            for index, word in enumerate(words)
+        ]

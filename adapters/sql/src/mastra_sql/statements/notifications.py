@@ -42,7 +42,7 @@ class NotificationStatements(StatementSet):
                 .exists()
             )
             source = select(*values.values()).where(~exists)
-            return (
+            return (  # type: ignore[no-any-return]  # an insert of either database
                 self.dialect.insert(table)
                 .from_select(list(values), source, include_defaults=False)
                 .returning(literal_column("1"))
@@ -181,12 +181,16 @@ class NotificationStatements(StatementSet):
         def build() -> Executable:
             table = self.tables.notifications
             conditions = [table.c.threadId == parameter("threadId")]
-            for name in ("source", "resourceId", "agentId"):
-                if name in filters:
-                    conditions.append(table.c[name] == parameter(name))
-            for name in ("status", "priority"):
-                if name in filters:
-                    conditions.append(self.dialect.one_of(table.c[name], parameter(name)))
+            conditions += [
+                table.c[name] == parameter(name)
+                for name in ("source", "resourceId", "agentId")
+                if name in filters
+            ]
+            conditions += [
+                self.dialect.one_of(table.c[name], parameter(name))
+                for name in ("status", "priority")
+                if name in filters
+            ]
             if "search" in filters:
                 conditions.append(
                     or_(
@@ -215,9 +219,11 @@ class NotificationStatements(StatementSet):
         def build() -> Executable:
             table = self.tables.notifications
             conditions = self._due_conditions()
-            for name in ("resourceId", "agentId"):
-                if name in filters:
-                    conditions.append(table.c[name] == parameter(name))
+            conditions += [
+                table.c[name] == parameter(name)
+                for name in ("resourceId", "agentId")
+                if name in filters
+            ]
             statement = select(*self.all_of(table)).where(*conditions).order_by(*self._due_order())
             return statement.limit(parameter("limit")) if limited else statement
 

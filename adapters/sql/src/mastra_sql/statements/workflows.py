@@ -227,13 +227,14 @@ class WorkflowStatements(StatementSet):
         """How many suspended rows match, from the index alone."""
 
         def build() -> Executable:
-            conditions = self._suspended(filters - {"after"}, tolerant=tolerant)
+            conditions = self._suspended(counted, tolerant=tolerant)
             return (
                 select(func.count()).select_from(self._table).where(self._named(names), *conditions)
             )
 
-        filters = frozenset(filters)
-        return self._shape("suspended_count", build, names, filters, tolerant)
+        # A cursor moves the page, not the number of matches.
+        counted = frozenset(filters) - {"after"}
+        return self._shape("suspended_count", build, names, counted, tolerant)
 
     def _suspended_keys(
         self, names: int, filters: Collection[str], *, limited: bool, tolerant: bool

@@ -416,7 +416,7 @@ class SqlMemory:
         self,
         resource_id: str,
         *,
-        working_memory: str | None | Unset = UNSET,
+        working_memory: str | Unset | None = UNSET,
         metadata: Mapping[str, Any] | Unset = UNSET,
     ) -> Resource:
         check_text(resource_id, "resource_id")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from mastra_core.contracts.storage import (
     ClaimRef,
@@ -44,6 +44,9 @@ __all__ = ("SqlNotifications",)
 
 Pair = tuple[NotificationRecord, Sidecar]
 
+#: The sidecar of a record that has none.
+_NONE: Final = Sidecar()
+
 
 class SqlNotifications:
     """Domain ``notifications`` of a SQL store."""
@@ -70,11 +73,13 @@ class SqlNotifications:
         if guard_until is not None:
             guard_until = moment(guard_until, "guard_until")
         new_id = notification.id or self._host.ids.new("notification")
-        record, sidecar = claims.create_guarded(
-            notification, notification_id=new_id, now=now, guard_until=guard_until
-        )
+        record, sidecar = rules.new_record(notification, notification_id=new_id, now=now), _NONE
+        if guard_until is not None:
+            record, sidecar = claims.create_guarded(
+                notification, notification_id=new_id, now=now, guard_until=guard_until
+            )
         insert = Step.of(self._sql.insert(), self._codec.values(record))
-        if not rules.has_key(notification) and sidecar.is_empty:
+        if not rules.has_key(notification) and sidecar == _NONE:
             if await self._run.write("create_notification", insert):
                 return record
             return await self._existing(record, on_conflict)
@@ -91,7 +96,7 @@ class SqlNotifications:
                 )
                 yield self._save(match, merged)
                 return merged[0]
-            yield (insert, *self._save_sidecar(record, Sidecar(), sidecar))
+            yield (insert, *self._save_sidecar(record, _NONE, sidecar))
             return record
 
         created = await self._run.transact("create_notification", program)
@@ -208,7 +213,12 @@ class SqlNotifications:
         touches_guard = settle_guard or "deliver_at" in patch.model_fields_set
         if touches_guard:
             changed = await self._update_guarded(
-                thread_id, notification_id, patch, expected_statuses, settle_guard, expected_count
+                thread_id,
+                notification_id,
+                patch,
+                expected_statuses=expected_statuses,
+                settle_guard=settle_guard,
+                expected_count=expected_count,
             )
         else:
             changed = await self._update_plain(
@@ -253,8 +263,9 @@ class SqlNotifications:
         thread_id: str,
         notification_id: str,
         patch: NotificationPatch,
+        *,
         expected_statuses: Sequence[str] | None,
-        settle_guard: bool,  # noqa: FBT001 - as in the contract
+        settle_guard: bool,
         expected_count: int | None,
     ) -> NotificationRecord | None:
         now = self._host.clock.now()
@@ -591,7 +602,7 @@ class SqlNotifications:
 
     def _pair(self, row: Row) -> Pair:
         sidecar = self._sidecars.sidecar(row[self._width :])
-        return self._codec.model(row[: self._width]), sidecar or Sidecar()
+        return self._codec.model(row[: self._width]), sidecar or _NONE
 
     def _read_pair(self, thread_id: str, notification_id: str) -> Program[Pair | None]:
         key = {"threadId": thread_id, "id": notification_id}
@@ -629,9 +640,9 @@ class SqlNotifications:
     def _save_sidecar(
         self, record: NotificationRecord, before: Sidecar, after: Sidecar
     ) -> list[Step]:
-        if before == after:
+        if before is after or before == after:
             return []
-        if after.is_empty:
+        if after == _NONE:
             key = {"threadId": record.thread_id, "notificationId": record.id}
             return [Step.of(self._sql.delete_sidecar(), key)]
         values = self._sidecars.values(record.thread_id, record.id, after)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import literal_column
+from sqlalchemy import ColumnElement, literal_column
 
+from mastra_core.base.jsonjs import json_path, sanitize_copy
 from mastra_core.contracts.storage import (
     ClaimOutcome,
     PruneOptions,
@@ -33,6 +34,7 @@ from mastra_sql.rows.runs import (
     version_of,
 )
 from mastra_sql.statements.workflows import WorkflowStatements
+from mastra_sql.storage.coalesce import Coalescer
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
 
@@ -48,6 +50,15 @@ class _Stored(NamedTuple):
     raw: Any
 
 
+class _StepUpdate(NamedTuple):
+    """One result that waits to be merged into its row."""
+
+    step_id: str
+    result: Mapping[str, Any]
+    request_context: Mapping[str, Any] | None
+    claim_id: str | None
+
+
 class SqlWorkflows:
     """Domain ``workflows`` of a SQL store."""
 
@@ -55,6 +66,7 @@ class SqlWorkflows:
         self._host = host
         self._run = host.executor
         self._sql = WorkflowStatements(host.dialect, host.tables)
+        self._step_updates = Coalescer(self._update_steps)
 
     def supports_concurrent_updates(self) -> bool:
         return True
@@ -147,21 +159,48 @@ class SqlWorkflows:
     ) -> dict[str, Any]:
         rules.check_key(workflow_name, run_id)
         check_text(step_id, "step_id")
+        # Refused here, so that one unencodable result doesn't fail those it is merged with.
+        path = f"$.context{json_path([step_id])}"
+        own = sanitize_copy(result, path_prefix=path)
+        update = _StepUpdate(step_id, own, request_context, claim_id)
+        return await self._step_updates.submit((workflow_name, run_id), update)
+
+    async def _update_steps(
+        self, key: tuple[str, str], updates: Sequence[_StepUpdate]
+    ) -> Sequence[Document | Exception]:
+        """Merge all results that wait for one row, in one transaction."""
+        workflow_name, run_id = key
         now = self._host.clock.now()
 
-        def program() -> Program[dict[str, Any]]:
+        def program() -> Program[Sequence[Document | Exception]]:
             stored = yield from self._stored(workflow_name, run_id)
-            self._check_claim(stored, claim_id, workflow_name, run_id)
-            before = stored.document if stored else rules.empty_snapshot(run_id, now=now)
-            merged = rules.merge_results(
-                before, step_id=step_id, result=result, request_context=request_context
-            )
-            step = self._persist_step(workflow_name=workflow_name, run_id=run_id, snapshot=merged)
+            document = stored.document if stored else rules.empty_snapshot(run_id, now=now)
+            answers: list[Document | Exception] = []
+            for update in updates:
+                try:
+                    rules.check_claim(
+                        stored.document if stored else None,
+                        update.claim_id,
+                        workflow_name=workflow_name,
+                        run_id=run_id,
+                    )
+                    document = rules.merge_results(
+                        document,
+                        step_id=update.step_id,
+                        result=update.result,
+                        request_context=update.request_context,
+                    )
+                    answers.append(document)
+                except StorageError as exc:
+                    answers.append(exc)
+            if all(isinstance(answer, Exception) for answer in answers):
+                return answers
+            step = self._persist_step(workflow_name=workflow_name, run_id=run_id, snapshot=document)
             yield (step,)
-            context: dict[str, Any] = document_from_text(step.values[_SNAPSHOT], run_id=run_id)[
-                "context"
+            return [
+                answer if isinstance(answer, Exception) else sanitize_copy(answer["context"])
+                for answer in answers
             ]
-            return context
 
         return await self._run.transact("update_workflow_results", program)
 
@@ -467,7 +506,7 @@ class SqlWorkflows:
     ) -> list[PruneResult]:
         table, dialect = self._host.tables.snapshots, self._host.dialect
         status = dialect.when_valid(table.c.snapshot, dialect.json_at(table.c.snapshot, "status"))
-        suspended = literal_column("'suspended'")
+        suspended: ColumnElement[str] = literal_column("'suspended'")
         known = {
             pruning.SNAPSHOTS: Prunable(
                 table=table, anchor="updatedAt", condition=status.is_distinct_from(suspended)

@@ -1,0 +1,413 @@
+"""The libSQL store in a file, against ``apsw`` used plainly with the same statements."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import apsw
+from contents import NOW, document, event, message, suspended
+from harness import Call, Goal, Scenario
+
+from mastra_core.base.clock import SystemClock
+from mastra_core.base.isotime import to_iso_ms
+from mastra_core.wire.notifications import NotificationPatch
+from mastra_libsql import LibSQLStorage
+from mastra_sql.executor import ProgramFactory, Rows, Step
+
+__all__ = ("open_scenarios",)
+
+BACKEND = "libsql file"
+FLOOR = "apsw, one thread"
+ONE = Goal(kind="at most times", value=1.3)
+MANY = Goal(kind="at least times faster", value=2)
+
+
+class Recorder:
+    """Takes down the statements of one call, with their values, in their transactions."""
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+        self.taken: list[tuple[bool, list[Step]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+    async def read(self, operation: str, *steps: Step) -> list[Rows]:
+        self.taken.append((False, list(steps)))
+        rows: list[Rows] = await self._executor.read(operation, *steps)
+        return rows
+
+    async def write(self, operation: str, step: Step) -> Rows:
+        self.taken.append((False, [step]))
+        rows: Rows = await self._executor.write(operation, step)
+        return rows
+
+    async def transact(self, operation: str, program: ProgramFactory[Any]) -> Any:
+        steps: list[Step] = []
+        self.taken.append((True, steps))
+
+        def recorded() -> Any:
+            running = program()
+            try:
+                wanted = next(running)
+                while True:
+                    steps.extend(wanted)
+                    wanted = running.send((yield wanted))
+            except StopIteration as finished:
+                return finished.value
+
+        return await self._executor.transact(operation, recorded)
+
+
+class Plain:
+    """The driver as anybody would use it: one connection, one thread, one hop per call."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = apsw.Connection(str(path), statementcachesize=512)
+        self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        self.connection.execute("PRAGMA synchronous = NORMAL")
+        self._pool = ThreadPoolExecutor(1)
+
+    async def call(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def run(self, transaction: bool, steps: Sequence[tuple[str, tuple[Any, ...]]]) -> None:  # noqa: FBT001
+        execute = self.connection.execute
+        if transaction:
+            execute("BEGIN IMMEDIATE")
+        for sql, values in steps:
+            execute(sql, values).fetchall()
+        if transaction:
+            execute("COMMIT")
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        self.connection.close()
+
+
+class Bench:
+    """One open store, the plain driver on a file of its own, and what connects them."""
+
+    def __init__(self, store: LibSQLStorage, plain: Plain) -> None:
+        self.store = store
+        self.plain = plain
+
+    async def on_both(self, call: Callable[[LibSQLStorage], Awaitable[Any]]) -> None:
+        """Do something to both databases."""
+        await call(self.store)
+        async with LibSQLStorage(f"file:{self.plain.connection.filename}") as other:
+            await call(other)
+
+    async def floor(self, call: Call, *, fresh: Sequence[str] = ()) -> Call:
+        """
+        The statements of a call, repeated by the plain driver.
+
+        Times are new with every call, as they are with ours; else SQLite would find that
+        nothing changes.
+
+        Args:
+            call: Is made once, to see its statements.
+            fresh: Values that must be new each time, such as ids; ``#`` in them becomes a
+                number that goes up, ``~`` one that jumps.
+        """
+        door: Any = self.store._door  # noqa: SLF001 - to see the statements of a call
+        client = door.client
+        recorder = Recorder(client)
+        door.client = recorder
+        before = to_iso_ms(SystemClock().now())
+        try:
+            await call()
+        finally:
+            door.client = client
+        taken = [
+            (transaction, [_template(step, before, fresh) for step in steps])
+            for transaction, steps in recorder.taken
+        ]
+        numbers = count(1)
+
+        def work() -> None:
+            number = next(numbers)
+            now = f"2099-01-01T{number // 3600000 % 24:02}:{number // 60000 % 60:02}:{number // 1000 % 60:02}.{number % 1000:03}Z"  # fmt: skip
+            for transaction, steps in taken:
+                bound = []
+                for sql, values, times, ids in steps:
+                    if times or ids:
+                        own = list(values)
+                        for place in times:
+                            own[place] = now
+                        for place in ids:
+                            text = own[place].replace("#", f"#{number}-")
+                            own[place] = text.replace("~", f"{number * 2654435761 % 2**32:08x}-")
+                        bound.append((sql, tuple(own)))
+                    else:
+                        bound.append((sql, values))
+                self.plain.run(transaction, bound)
+
+        return lambda: self.plain.call(work)
+
+
+def _template(
+    step: Step, before: str, fresh: Sequence[str]
+) -> tuple[str, tuple[Any, ...], list[int], list[int]]:
+    """Text and values of a statement, and where times and ids stand that must be new."""
+    times = [
+        place
+        for place, value in enumerate(step.values)
+        if isinstance(value, str) and len(value) == len(before) and value >= before
+        and value[10:11] == "T" and value < "2098"
+    ]  # fmt: skip
+    ids = [
+        place
+        for place, value in enumerate(step.values)
+        if isinstance(value, str) and any(text in value for text in fresh)
+    ]
+    return step.statement.sql, step.values, times, ids
+
+
+@asynccontextmanager
+async def open_scenarios(folder: Path, *, scale: int) -> AsyncIterator[AsyncIterator[Scenario]]:
+    """The scenarios, on files in a folder; ``scale``: rows of the large tables."""
+    path, plain_path = folder / "ours.db", folder / "plain.db"
+    async with LibSQLStorage(f"file:{plain_path}"):
+        pass
+    plain = Plain(plain_path)
+    try:
+        async with LibSQLStorage(f"file:{path}") as store:
+            yield _scenarios(Bench(store, plain), scale)
+    finally:
+        plain.close()
+
+
+async def _scenarios(bench: Bench, scale: int) -> AsyncIterator[Scenario]:
+    async for scenario in _plain_calls(bench):
+        yield scenario
+    async for scenario in _notifications(bench):
+        yield scenario
+    async for scenario in _partial_updates(bench):
+        yield scenario
+    async for scenario in _growth(bench, scale):
+        yield scenario
+
+
+def _both(name: str, ours: Call, floor: Call, calls: int) -> list[Scenario]:
+    """One caller against the floor, and 32 against 32."""
+    return [
+        Scenario(name=name, backend=BACKEND, ours=ours, floor=floor, against=FLOOR, goal=ONE,
+                 calls=calls),
+        Scenario(name=name, backend=BACKEND, ours=ours, floor=floor, against=FLOOR, goal=MANY,
+                 calls=calls * 2, tasks=32),
+    ]  # fmt: skip
+
+
+async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
+    inbox, runs, memory = bench.store.notifications, bench.store.workflows, bench.store.memory
+    events = [event(id=str(uuid.uuid4())) for _ in range(40_000)]
+
+    async def create() -> None:
+        await inbox.create_notification(events.pop())
+
+    # Scattered ids, as random ones are: they decide which pages an insert touches.
+    known = "~known"
+    floor = await bench.floor(lambda: inbox.create_notification(event(id=known)), fresh=[known])
+    await bench.on_both(lambda store: store.notifications.create_notification(event(id="known")))
+    known = "known"
+    for scenario in _both("notification create", create, floor, 600):
+        yield scenario
+
+    async def get() -> None:
+        await inbox.get_notification("thread", known)
+
+    for scenario in _both("notification get", get, await bench.floor(get), 1200):
+        yield scenario
+
+    async def update() -> None:
+        await inbox.update_notification("thread", known, NotificationPatch(status="seen"))
+
+    for scenario in _both("notification update", update, await bench.floor(update), 600):
+        yield scenario
+
+    for kilobytes in (2, 50):
+        content = document(kilobytes)
+        key = {"workflow_name": "workflow", "run_id": f"run{kilobytes}"}
+
+        async def persist(key: Any = key, content: Any = content) -> None:
+            await runs.persist_workflow_snapshot(**key, snapshot=content)
+
+        async def load(key: Any = key) -> None:
+            await runs.load_workflow_snapshot(**key)
+
+        calls = 600 if kilobytes == 2 else 200
+        await bench.on_both(
+            lambda store, key=key, content=content: store.workflows.persist_workflow_snapshot(
+                **key, snapshot=content
+            )
+        )
+        floor = await bench.floor(persist)
+        for scenario in _both(f"snapshot persist {kilobytes} KB", persist, floor, calls):
+            yield scenario
+        for scenario in _both(
+            f"snapshot load {kilobytes} KB", load, await bench.floor(load), calls
+        ):
+            yield scenario
+
+    for number in (1, 10):
+        batches = [
+            [message("saved") for _ in range(number)] for _ in range(max(6000, 20_000 // number))
+        ]
+
+        async def save(batches: Any = batches) -> None:
+            await memory.save_messages(batches.pop())
+
+        batch = [m.replace(id=f"{m.id}#") for m in batches.pop()]
+        floor = await bench.floor(
+            lambda batch=batch: memory.save_messages(batch),  # type: ignore[misc]
+            fresh=[m.id for m in batch],
+        )
+        for scenario in _both(f"message save {number}", save, floor, 300):
+            yield scenario
+
+    past = [message("history") for _ in range(400)]
+    await bench.on_both(lambda store: store.memory.save_messages(past))
+
+    async def history() -> None:
+        await memory.list_messages("history", per_page=40, include_total=False)
+
+    for scenario in _both("history page of 40", history, await bench.floor(history), 300):
+        yield scenario
+
+
+async def _notifications(bench: Bench) -> AsyncIterator[Scenario]:
+    inbox = bench.store.notifications
+
+    async def create() -> None:
+        await inbox.create_notification(event("other"))
+
+    async def merge() -> None:
+        await inbox.create_notification(event("merged", dedupe_key="one"))
+
+    yield Scenario(
+        name="keyed create that merges",
+        backend=BACKEND,
+        ours=merge,
+        floor=create,
+        against="a plain create",
+        goal=Goal(kind="at most times", value=2),
+        calls=400,
+    )
+
+    for number in range(20):
+        due = event("due", id=f"due{number}", deliver_at=NOW)
+        await bench.on_both(lambda store, due=due: store.notifications.create_notification(due))
+    later = NOW + timedelta(days=400)
+
+    async def claim() -> None:
+        claimed = await inbox.claim_due(later, "bench", limit=20, thread_id="due", visibility_ms=1)
+        if len(claimed) == 20:
+            await inbox.release_claims([c.ref for c in claimed])
+
+    yield Scenario(
+        name="claim 20 due, and give them back",
+        backend=BACKEND,
+        ours=claim,
+        floor=await bench.floor(claim),
+        against=FLOOR,
+        goal=ONE,
+        calls=60,
+    )
+
+
+async def _partial_updates(bench: Bench) -> AsyncIterator[Scenario]:
+    runs = bench.store.workflows
+    key = {"workflow_name": "steps", "run_id": "run"}
+    numbers = count()
+
+    async def update() -> None:
+        await runs.update_workflow_results(
+            **key, step_id=f"step{next(numbers) % 8}", result={"status": "success", "output": 1}
+        )
+
+    await bench.on_both(
+        lambda store: store.workflows.persist_workflow_snapshot(**key, snapshot=document(2))
+    )
+    yield Scenario(
+        name="partial update of one run",
+        backend=BACKEND,
+        ours=update,
+        floor=await bench.floor(update),
+        against="plain atomic updates",
+        goal=Goal(kind="at least times faster", value=1.5),
+        calls=400,
+        tasks=8,
+    )
+
+
+async def _growth(bench: Bench, scale: int) -> AsyncIterator[Scenario]:
+    """The same pages in a small and in a large database."""
+    folder = Path(str(bench.plain.connection.filename)).parent
+    async with (
+        LibSQLStorage(f"file:{folder / 'small.db'}") as small,
+        LibSQLStorage(f"file:{folder / 'large.db'}") as large,
+    ):
+        await _fill(small, 1_000)
+        await _fill(large, scale)
+        for name, page in _pages().items():
+            yield Scenario(
+                name=f"{name}, {scale} rows against 1000",
+                backend=BACKEND,
+                ours=lambda page=page: page(large),  # type: ignore[misc]
+                floor=lambda page=page: page(small),  # type: ignore[misc]
+                against="1000 rows",
+                goal=Goal(kind="at most times", value=1.5),
+                calls=150,
+            )
+
+
+def _pages() -> dict[str, Callable[[LibSQLStorage], Any]]:
+    return {
+        "inbox page": lambda s: s.notifications.list_notifications("thread7", limit=20),
+        "due page": lambda s: s.notifications.list_due_notifications(NOW, limit=20),
+        "suspended runs page": lambda s: s.workflows.list_suspended_runs(
+            workflow_names=["agentic-loop", "durable-agentic-loop"],
+            agent_id="agent7",
+            page=0,
+            per_page=20,
+        ),
+        "history page": lambda s: s.memory.list_messages("thread7", per_page=40),
+    }
+
+
+async def _fill(store: LibSQLStorage, rows: int) -> None:
+    """Rows in each of three tables; every thread and agent has about fifty of them."""
+    groups = max(10, rows // 50)
+    for start in range(0, rows, 500):
+        numbers = range(start, min(rows, start + 500))
+        await asyncio.gather(
+            *(
+                store.notifications.create_notification(
+                    event(
+                        f"thread{n % groups}", deliver_at=NOW if n < 40 else NOW + timedelta(days=n)
+                    )
+                )
+                for n in numbers
+            ),
+            store.workflows.persist_workflow_snapshots(
+                [
+                    {
+                        "workflow_name": "agentic-loop",
+                        "run_id": f"run{n}",
+                        "snapshot": suspended(f"agent{n % groups}", f"thread{n % groups}"),
+                        "created_at": NOW + timedelta(seconds=n),
+                    }
+                    for n in numbers
+                ]
+            ),
+            store.memory.save_messages([message(f"thread{n % groups}") for n in numbers]),
+        )
