@@ -239,7 +239,7 @@ def types(session: nox.Session) -> None:
 def rooms(session: nox.Session) -> None:
     """Check import directions, exports, dependencies, versions; list the longest modules."""
     place = sources_installed(session)
-    place.run("lint-imports", "--no-logo")
+    place.run("lint-imports", "--no-logo", "--no-cache")
     place.run("python", "tools/check_exports.py")
     place.run("python", "tools/check_dependencies.py")
     place.run("python", "tools/check_versions.py")

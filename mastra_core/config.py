@@ -26,6 +26,8 @@ from mastra_core.errors import ConfigError, UnknownSettingError
 from mastra_core.plugins.options import PluginOptions
 
 __all__ = (
+    "FILES",
+    "VARIABLES",
     "AdapterSection",
     "PluginsSection",
     "Settings",

@@ -13,7 +13,11 @@ from mastra_core.bus.timers import within
 from mastra_core.contracts.lease import LeaseGrant, LeaseProvider
 from mastra_core.errors import LeaseConflictError, LeaseLostError, PubSubClosedError
 
-__all__ = ("HeldLease", "held_lease")
+__all__ = (
+    "HeldLease",
+    "OnError",
+    "held_lease",
+)
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,11 @@ from mastra_core.bus.timers import within
 from mastra_core.contracts.pubsub import EventHandler
 from mastra_core.wire.events import Event
 
-__all__ = ("EPOCH", "Replay")
+__all__ = (
+    "EPOCH",
+    "GetHistory",
+    "Replay",
+)
 
 #: The member of an event that tells one numbering from the next.
 EPOCH: Final = "indexEpoch"

@@ -17,7 +17,12 @@ from mastra_core.contracts.pubsub import EventHandler
 from mastra_core.errors import PubSubError
 from mastra_core.wire.events import Event
 
-__all__ = ("MAX_TOPIC_BYTES", "Topics", "check_topic")
+__all__ = (
+    "INVALID_TOPIC",
+    "MAX_TOPIC_BYTES",
+    "Topics",
+    "check_topic",
+)
 
 MAX_TOPIC_BYTES = 1024
 INVALID_TOPIC = "MASTRA_PUBSUB_TOPIC_INVALID"

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 from mastra_core.errors.details import JsonDetail, clean_details, redact_text
 
 __all__ = (
+    "MAX_CAUSE_DEPTH",
     "CapabilityNotSupportedError",
     "Category",
     "ConfigError",

@@ -14,7 +14,12 @@ from weakref import WeakSet
 from mastra_core.base.clock import Clock
 from mastra_core.contracts.lease import LeaseEvent, LeaseGrant, LeaseRecord
 
-__all__ = ("LeaseTable", "Term", "Watcher")
+__all__ = (
+    "Kind",
+    "LeaseTable",
+    "Term",
+    "Watcher",
+)
 
 Kind = Literal["acquired", "renewed", "transferred", "released", "expired"]
 

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from mastra_core.base.ids import Ids
     from mastra_core.base.telemetry import Tracer
 
-__all__ = ("AdapterContext", "SharedResources")
+__all__ = (
+    "CLOSE_DEADLINE",
+    "AdapterContext",
+    "SharedResources",
+)
 
 T = TypeVar("T")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pluggy
 
 __all__ = (
+    "WRAPPABLE",
     "PluginHost",
     "import_name",
     "import_record",

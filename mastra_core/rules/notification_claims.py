@@ -35,6 +35,7 @@ from mastra_core.wire.notifications import (
 
 __all__ = (
     "Claimed",
+    "Pair",
     "Sidecar",
     "accept",
     "claim_due",

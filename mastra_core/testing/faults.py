@@ -14,7 +14,14 @@ from typing import Any, Final, Self, cast
 
 from mastra_core.contracts.storage import Storage
 
-__all__ = ("CRASH_EXIT", "Hook", "crash_at", "faulty_storage", "raise_at")
+__all__ = (
+    "CRASH_EXIT",
+    "DOMAINS",
+    "Hook",
+    "crash_at",
+    "faulty_storage",
+    "raise_at",
+)
 
 CRASH_EXIT: Final = 77
 """How a process ends that was killed at a point."""

@@ -14,6 +14,7 @@ from mastra_core.contracts.signal_sink import (
     SignalTarget,
     ThreadActivity,
 )
+from mastra_core.errors import StorageConnectionError
 from mastra_core.messages.signals import create_signal
 from mastra_core.wire.signals import Signal
 
@@ -52,6 +53,8 @@ class RecordingSink:
         self.answer: Callable[[Signal, SignalTarget], Answer | None] = lambda *_: None
         #: What the call itself raises; None lets it pass.
         self.refuse: Callable[[Signal], Exception | None] = lambda _: None
+        #: Threads whose messages can't be read.
+        self.unreadable: set[str] = set()
         #: Without memory a persist stores nothing, and says nothing about it.
         self.has_memory = True
         self._clock = clock or SystemClock()
@@ -98,6 +101,8 @@ class RecordingSink:
 
     async def has_message(self, *, thread_id: str, message_id: str) -> bool:
         """Is there a row?"""
+        if thread_id in self.unreadable:
+            raise StorageConnectionError(f"Thread {thread_id!r} can't be read.")
         return (thread_id, message_id) in self.rows
 
     def _rule(self, signal: Signal, target: SignalTarget) -> Accepted:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-__all__ = ("Expectation", "ExpectationError", "Expectations", "Kind", "load_expectations")
+__all__ = (
+    "Expectation",
+    "ExpectationError",
+    "Expectations",
+    "Kind",
+    "in_range",
+    "load_expectations",
+)
 
 Kind = Literal["not_yet", "upstream", "never"]
 """Not built yet; a fault of the driver or server; contrary to the backend's nature."""

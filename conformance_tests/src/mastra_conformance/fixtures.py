@@ -27,6 +27,9 @@ from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.storage import Storage
 
 __all__ = (
+    "OpenLease",
+    "OpenPubSub",
+    "OpenStore",
     "clock",
     "elapse",
     "ids",

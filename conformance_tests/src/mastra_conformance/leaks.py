@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 __all__ = (
+    "GRACE_SECONDS",
     "LeakError",
     "Snapshot",
     "TellsResources",

@@ -15,7 +15,13 @@ from mastra_core.rules.snapshots import next_updated_at
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Resource, Thread
 
-__all__ = ("MemoryTables", "MessageOrder", "StoredMessage", "ThreadOrder")
+__all__ = (
+    "MemoryTables",
+    "MessageOrder",
+    "StoredMessage",
+    "ThreadOrder",
+    "TimeKey",
+)
 
 TimeKey = tuple[int, str]
 

@@ -17,7 +17,7 @@ from mastra_conformance.subject import Subject, plugin_manager
 from mastra_core.contracts.capabilities import inconsistencies
 from mastra_core.errors import UnknownSettingError
 
-__all__ = ()
+__all__ = ("IMPORT_BUDGET_SECONDS",)
 
 IMPORT_BUDGET_SECONDS = 0.1
 """What the import of a plugin module may take beside that of the core."""

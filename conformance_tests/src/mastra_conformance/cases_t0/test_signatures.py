@@ -18,7 +18,12 @@ from mastra_core.contracts.storage import (
     WorkflowsStorage,
 )
 
-__all__ = ("TestLeaseSignatures", "TestPubSubSignatures", "TestStorageSignatures")
+__all__ = (
+    "DOMAINS",
+    "TestLeaseSignatures",
+    "TestPubSubSignatures",
+    "TestStorageSignatures",
+)
 
 DOMAINS = {
     "memory": MemoryStorage,

@@ -16,7 +16,10 @@ from typing import Any
 from mastra_conformance.opening import Opener
 from mastra_conformance.processes.context import WorkerContext
 
-__all__ = ("main",)
+__all__ = (
+    "main",
+    "run",
+)
 
 
 async def run() -> int:

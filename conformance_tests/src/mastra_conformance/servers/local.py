@@ -17,7 +17,14 @@ from pathlib import Path
 
 from mastra_conformance.servers.product import Found, Product
 
-__all__ = ("RunningServer", "ServerFailedError", "free_port", "start_server")
+__all__ = (
+    "START_SECONDS",
+    "STOP_SECONDS",
+    "RunningServer",
+    "ServerFailedError",
+    "free_port",
+    "start_server",
+)
 
 START_SECONDS = 30.0
 """How long a server may take until it answers."""

@@ -12,7 +12,12 @@ from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import CapabilityNotSupportedError
 
-__all__ = ("LeaseRefusalSuite", "PubSubRefusalSuite", "StorageRefusalSuite")
+__all__ = (
+    "LeaseRefusalSuite",
+    "PubSubRefusalSuite",
+    "StorageRefusalSuite",
+    "expect_refusal",
+)
 
 
 class StorageRefusalSuite(Suite):

@@ -22,7 +22,12 @@ from typing import Final, Literal
 from mastra_models.errors import WeightsUnavailableError
 from mastra_models.weights import Weights, models_folder, sha256_of
 
-__all__ = ("Progress", "PulledWeights", "pull")
+__all__ = (
+    "MEASURE_EVERY_S",
+    "Progress",
+    "PulledWeights",
+    "pull",
+)
 
 #: How often the growing download is measured.
 MEASURE_EVERY_S: Final = 0.1

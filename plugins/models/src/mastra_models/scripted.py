@@ -9,7 +9,11 @@ from typing import Any, Final
 from mastra_core.contracts.model import ModelPart, ModelRequest, ToolSchema
 from mastra_core.errors import ToolNotFoundError
 
-__all__ = ("EchoModel", "example_of")
+__all__ = (
+    "MAX_EXAMPLE_DEPTH",
+    "EchoModel",
+    "example_of",
+)
 
 #: Nested schemas are followed this deep; beyond, an example is ``None``.
 MAX_EXAMPLE_DEPTH: Final = 12

@@ -28,7 +28,12 @@ from mastra_core.notifications import (
 from mastra_core.rules.notification_claims import full_signal_id
 from mastra_core.testing.scripted_model import text, tool_call
 
-__all__ = ("CrashSuite",)
+__all__ = (
+    "LAPSED_MS",
+    "SHORT",
+    "CrashSuite",
+    "Elapse",
+)
 
 Elapse = Callable[[int], Awaitable[None]]
 

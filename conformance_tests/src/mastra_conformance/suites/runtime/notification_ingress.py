@@ -26,7 +26,10 @@ from mastra_core.rules.notification_claims import full_signal_id, summary_signal
 from mastra_core.testing.faults import faulty_storage, raise_at
 from mastra_core.testing.recording_sink import RecordingSink
 
-__all__ = ("IngressSuite",)
+__all__ = (
+    "BLOCKED",
+    "IngressSuite",
+)
 
 BLOCKED = Accepted(action="blocked", run_id="run-of-another", reason="thread-blocked")
 

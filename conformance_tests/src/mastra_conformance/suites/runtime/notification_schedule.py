@@ -25,7 +25,10 @@ from mastra_core.notifications.schedule import NOTIFICATION_DISPATCH_SCHEDULE_RO
 from mastra_core.testing.faults import faulty_storage, raise_at
 from mastra_core.wire.schedules import Schedule
 
-__all__ = ("ScheduleSuite",)
+__all__ = (
+    "TARGET",
+    "ScheduleSuite",
+)
 
 TARGET = (
     '{"type":"workflow","workflowId":"__mastra_notification_dispatcher","inputData":{"limit":%d}}'

@@ -27,7 +27,12 @@ from mastra_core.rules.notification_claims import full_signal_id
 from mastra_core.testing.faults import faulty_storage, raise_at
 from mastra_core.wire.notifications import NotificationPatch
 
-__all__ = ("InboxToolSuite",)
+__all__ = (
+    "BLOCKED",
+    "NOTHING",
+    "Desk",
+    "InboxToolSuite",
+)
 
 BLOCKED = Accepted(action="blocked", run_id="run-of-another", reason="thread-blocked")
 

@@ -17,7 +17,10 @@ from mastra_conformance.suites.storage.values import kept_values, refused_values
 from mastra_core.contracts.storage import PrunePolicy, Storage, TaskFilter
 from mastra_core.errors import StorageArgumentError, StorageConflictError, WireEncodeError
 
-__all__ = ("BackgroundTaskSuite",)
+__all__ = (
+    "BackgroundTaskSuite",
+    "listed",
+)
 
 
 async def listed(store: Storage, **members: Any) -> list[str]:

@@ -27,7 +27,12 @@ from mastra_core.contracts.storage import (
 from mastra_core.errors import StorageArgumentError, WireEncodeError
 from mastra_core.wire.messages import Message
 
-__all__ = ("MessageSuite",)
+__all__ = (
+    "NEWEST_FIRST",
+    "MessageSuite",
+    "ids",
+    "numbered",
+)
 
 NEWEST_FIRST = OrderBy(field="createdAt", direction="DESC")
 

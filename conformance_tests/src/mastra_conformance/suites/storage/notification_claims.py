@@ -26,7 +26,18 @@ from mastra_core.errors import (
 from mastra_core.rules.notification_claims import full_signal_id
 from mastra_core.wire.notifications import NotificationPatch
 
-__all__ = ("ClaimCrowdSuite", "ClaimSuite")
+__all__ = (
+    "NOW",
+    "VISIBILITY_MS",
+    "ClaimCrowdSuite",
+    "ClaimSuite",
+    "Elapse",
+    "claim",
+    "claim_all",
+    "claim_one",
+    "due",
+    "scheduled",
+)
 
 Elapse = Callable[[int], Awaitable[None]]
 

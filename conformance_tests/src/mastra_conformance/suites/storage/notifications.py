@@ -36,7 +36,15 @@ from mastra_core.wire.notifications import (
     NotificationRecord,
 )
 
-__all__ = ("NotificationCrowdSuite", "NotificationSuite")
+__all__ = (
+    "TIMESTAMPS",
+    "NotificationCrowdSuite",
+    "NotificationSuite",
+    "create_many",
+    "inbox",
+    "set_status",
+    "stored",
+)
 
 TIMESTAMPS = {
     "delivered": "delivered_at",

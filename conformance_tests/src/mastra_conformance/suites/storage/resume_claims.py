@@ -25,7 +25,14 @@ from mastra_conformance.suites.storage.workflows import (
 from mastra_core.contracts.storage import ClaimOutcome, Storage
 from mastra_core.errors import FencedOutError, MastraError, StorageArgumentError, WireEncodeError
 
-__all__ = ("ResumeClaimSuite", "ResumeCrowdSuite")
+__all__ = (
+    "TTL_MS",
+    "Elapse",
+    "ResumeClaimSuite",
+    "ResumeCrowdSuite",
+    "claim",
+    "try_claims",
+)
 
 Elapse = Callable[[int], Awaitable[None]]
 

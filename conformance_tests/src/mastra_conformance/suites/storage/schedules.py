@@ -20,7 +20,10 @@ from mastra_core.errors import (
     WireEncodeError,
 )
 
-__all__ = ("ScheduleSuite",)
+__all__ = (
+    "ScheduleSuite",
+    "history",
+)
 
 
 async def history(store: Storage, schedule_id: str = "s1", **bounds: Any) -> list[str]:

@@ -26,7 +26,14 @@ from mastra_core.errors import StorageArgumentError, WireEncodeError
 from mastra_core.rules.suspended import tool_calls
 from mastra_core.wire.snapshots import AGENT_WORKFLOW_NAMES, AgentRunToolCall
 
-__all__ = ("SuspendedRunSuite",)
+__all__ = (
+    "SuspendedRunSuite",
+    "only_row",
+    "page_of",
+    "park",
+    "parked",
+    "runs_of",
+)
 
 OUTER, DURABLE = AGENT_WORKFLOW_NAMES
 

@@ -14,7 +14,10 @@ from mastra_conformance.suites.storage.values import kept_values, refused_values
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import StorageArgumentError, WireEncodeError
 
-__all__ = ("ThreadStateSuite",)
+__all__ = (
+    "KIND",
+    "ThreadStateSuite",
+)
 
 KIND = "agent_connection"
 

@@ -33,7 +33,20 @@ from mastra_core.errors import (
     WireEncodeError,
 )
 
-__all__ = ("SnapshotCrowdSuite", "SnapshotSuite")
+__all__ = (
+    "PENDING_MARKER",
+    "SnapshotCrowdSuite",
+    "SnapshotSuite",
+    "W",
+    "as_javascript_sees",
+    "listed",
+    "load",
+    "persist",
+    "set_state",
+    "times",
+    "update",
+    "update_steps",
+)
 
 W = "my-workflow"
 PENDING_MARKER = {"__mastra_pending__": True}

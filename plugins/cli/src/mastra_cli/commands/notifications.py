@@ -20,7 +20,11 @@ from mastra_core.wire.notifications import (
     NotificationRecord,
 )
 
-__all__ = ("app",)
+__all__ = (
+    "Change",
+    "IdsArgument",
+    "app",
+)
 
 app = new_group("Look into the inbox of a thread.")
 

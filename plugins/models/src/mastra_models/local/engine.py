@@ -25,7 +25,13 @@ from typing import IO, Any, Final
 
 from mastra_core.errors import DriverNotInstalledError, ModelError, ModelTimeoutError
 
-__all__ = ("Engine", "EngineOptions", "usable_cores")
+__all__ = (
+    "START_TIMEOUT_S",
+    "STOP_TIMEOUT_S",
+    "Engine",
+    "EngineOptions",
+    "usable_cores",
+)
 
 #: How long loading weights may take.
 START_TIMEOUT_S: Final = 120.0

@@ -17,7 +17,12 @@ from mastra_models.local.engine import Engine, EngineOptions, usable_cores
 from mastra_models.local.grammar import Form, form_of
 from mastra_models.weights import find_weights, weights_named
 
-__all__ = ("LocalModel",)
+__all__ = (
+    "CONTEXT_TOKENS",
+    "MAX_OUTPUT_TOKENS",
+    "MAX_THREADS",
+    "LocalModel",
+)
 
 #: Tokens of prompt and answer together; what SmolLM2 was trained for.
 CONTEXT_TOKENS: Final = 8_192

@@ -15,7 +15,11 @@ from pydantic_ai.tools import ToolDefinition
 from mastra_core.contracts.model import ModelPart, ModelRequest, ToolChoice
 from mastra_core.errors import ToolNotFoundError
 
-__all__ = ("Asked", "asked_from_request")
+__all__ = (
+    "SETTINGS",
+    "Asked",
+    "asked_from_request",
+)
 
 #: Settings under their names there.
 SETTINGS: Final[Mapping[str, str]] = {
