@@ -19,7 +19,13 @@ from mastra_core.messages.signals import wire_form
 from mastra_core.processors.arguments import ProcessorArgs
 from mastra_core.testing.scripted_model import Gates
 
-__all__ = ("Journal", "SceneProcessor", "tool_from_data")
+__all__ = (
+    "Journal",
+    "Operations",
+    "SceneProcessor",
+    "tool_from_data",
+    "wait_for_gate",
+)
 
 Operations = Sequence[Mapping[str, Any]]
 

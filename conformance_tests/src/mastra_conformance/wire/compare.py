@@ -111,7 +111,9 @@ class _Names:
             if position in kept:
                 continue
             faults += [
-                Difference(pointer=pointer, recorded=f"t{number} in order", replayed="another order")
+                Difference(
+                    pointer=pointer, recorded=f"t{number} in order", replayed="another order"
+                )
                 for pointer in self.seen_at[number]
             ]
             del self.times[number]
@@ -179,9 +181,7 @@ class _Walk:
             self._differ(pointer, recorded, replayed)
 
     def _differ(self, pointer: str, recorded: object, replayed: object) -> None:
-        self.differences.append(
-            Difference(pointer=pointer, recorded=recorded, replayed=replayed)
-        )
+        self.differences.append(Difference(pointer=pointer, recorded=recorded, replayed=replayed))
 
     # -- trees ------------------------------------------------------------------------------
 

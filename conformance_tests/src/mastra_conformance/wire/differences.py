@@ -15,9 +15,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, get_args
 
-from mastra_conformance.wire.compare import Difference, compare
+from mastra_conformance.wire.compare import compare
 
-__all__ = ("AllowedDifference", "DifferencesFileError", "allowed_for", "judge", "unknown_scenes")
+__all__ = (
+    "AllowedDifference",
+    "DifferencesFileError",
+    "Verdict",
+    "all_differences",
+    "allowed_for",
+    "judge",
+    "unknown_scenes",
+)
 
 Kind = Literal["decision", "must-differ", "not-contract"]
 #: As a scene: all of them. Such an entry must be of use in at least one.
@@ -50,17 +58,20 @@ class AllowedDifference:
     because: str
     reason: str
 
-    def covers(self, pattern: str, pointer: str) -> bool:
-        """Whether a place is this one, or below it."""
-        wanted, given = pattern.split("/"), pointer.split("/")
-        return len(given) >= len(wanted) and all(
-            want in ("*", have) or (want == "+*" and have.startswith("+"))
-            for want, have in zip(wanted, given, strict=False)
-        )
+    @property
+    def must_occur(self) -> bool:
+        """Whether it is an error if nothing differs there."""
+        return self.kind != "not-contract" and EVERYWHERE not in self.scenes
 
 
 @cache
-def _entries() -> tuple[AllowedDifference, ...]:
+def all_differences() -> tuple[AllowedDifference, ...]:
+    """
+    Everything that the file allows.
+
+    Raises:
+        DifferencesFileError: An entry is malformed.
+    """
     text = files(__package__).joinpath("differences.toml").read_text("utf-8")
     return tuple(_entry(raw) for raw in tomllib.loads(text).get("difference", ()))
 
@@ -88,38 +99,58 @@ def allowed_for(scene_id: str) -> list[AllowedDifference]:
     Raises:
         DifferencesFileError: An entry of the file is malformed.
     """
-    return [entry for entry in _entries() if scene_id in entry.scenes or EVERYWHERE in entry.scenes]
+    return [
+        entry
+        for entry in all_differences()
+        if scene_id in entry.scenes or EVERYWHERE in entry.scenes
+    ]
 
 
 def unknown_scenes(known: Sequence[str]) -> list[str]:
     """Scenes that the file names and nobody has."""
-    named = {scene for entry in _entries() for scene in entry.scenes}
+    named = {scene for entry in all_differences() for scene in entry.scenes}
     return sorted(named - set(known) - {EVERYWHERE})
 
 
-def judge(
-    scene_id: str, recorded: Mapping[str, Any], replayed: Mapping[str, Any]
-) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a replay came to."""
+
+    #: Differences that nobody asked for, and allowed ones that don't occur.
+    faults: list[str]
+    #: The allowed places that differ, each with its entry.
+    used: list[tuple[AllowedDifference, str]]
+
+
+def judge(scene_id: str, recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> Verdict:
     """
-    What is wrong with a replay: differences that nobody asked for, and allowed ones that
-    don't occur.
+    Compare a replay with its recording.
+
+    Entries of the kind ``not-contract`` and those for all scenes needn't occur.
     """
-    allowed = allowed_for(scene_id)
-    places = [(entry, pointer) for entry in allowed for pointer in entry.pointers]
+    places = [(entry, place) for entry in allowed_for(scene_id) for place in entry.pointers]
 
     def is_excused(pointer: str) -> bool:
-        return any(entry.covers(pattern, pointer) for entry, pattern in places)
+        return any(_covers(place, pointer) for _, place in places)
 
     faults, excused = compare(recorded, replayed, is_excused=is_excused)
-    unused = [
-        f"{pattern}: no longer differs ({entry.because})"
-        for entry, pattern in places
-        if entry.kind != "not-contract"
-        and EVERYWHERE not in entry.scenes
-        and not any(_explains(entry, pattern, difference) for difference in excused)
+    used = [
+        (entry, place)
+        for entry, place in places
+        if any(_covers(place, difference.pointer) for difference in excused)
     ]
-    return [*map(str, faults), *unused]
+    unused = [
+        f"{place}: no longer differs ({entry.because})"
+        for entry, place in places
+        if entry.must_occur and (entry, place) not in used
+    ]
+    return Verdict(faults=[*map(str, faults), *unused], used=used)
 
 
-def _explains(entry: AllowedDifference, pattern: str, difference: Difference) -> bool:
-    return entry.covers(pattern, difference.pointer)
+def _covers(place: str, pointer: str) -> bool:
+    """Whether a pointer is this place, or below it."""
+    wanted, given = place.split("/"), pointer.split("/")
+    return len(given) >= len(wanted) and all(
+        want in ("*", have) or (want == "+*" and have.startswith("+"))
+        for want, have in zip(wanted, given, strict=False)
+    )

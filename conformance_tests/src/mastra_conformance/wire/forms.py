@@ -15,6 +15,7 @@ from mastra_core.wire.base import WireModel
 
 __all__ = ("accepted_form", "error_form", "full_output_form", "output_form", "plain", "send_form")
 
+
 def plain(value: Any) -> Any:
     """The value as JSON: models under their wire names, times as text."""
     if isinstance(value, datetime):

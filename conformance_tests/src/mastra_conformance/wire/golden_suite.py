@@ -31,9 +31,7 @@ _PROVEN: Final[Mapping[str, tuple[pytest.MarkDecorator, ...]]] = {
     "notification-09-dedupe-and-coalesce": (case("notifications", 6, 7, 10, 12, 14, 15),),
     "notification-11-policy-object": (case("notifications", 60),),
     "notification-14-if-idle-persist": (case("notifications", 61),),
-    "notification-19-signal-form": (
-        case("notifications", 39, 44, 45, 46, 47, 48, 49, 50, 51, 52),
-    ),
+    "notification-19-signal-form": (case("notifications", 39, 44, 45, 46, 47, 48, 49, 50, 51, 52),),
     "notification-20-store": (case("notifications", 26, 28),),
     "signal-06-active-deliver": (case("signals", 33, 76), case("streaming", 54)),
     "signal-09-active-during-tool": (case("signals", 75),),
@@ -79,4 +77,4 @@ class GoldenSceneSuite(Suite):
 
         replayed = await play(scene, store, clock=clock)
 
-        assert [] == judge(scene_id, observed_of(scene), replayed)
+        assert [] == judge(scene_id, observed_of(scene), replayed).faults

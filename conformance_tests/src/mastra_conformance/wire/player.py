@@ -98,7 +98,7 @@ async def _suspended_runs(stage: Stage) -> list[dict[str, Any]]:
 
 def observed_of(scene: Scene) -> dict[str, Any]:
     """What was recorded, without what is empty, and with chunks by subscription."""
-    observed = _unmarked(_without_empty(scene.observed))
+    observed: dict[str, Any] = _unmarked(_without_empty(scene.observed))
     chunks: dict[str, list[Any]] = {}
     for chunk in observed.get("chunks", ()):
         name = chunk.get("subscription", "")

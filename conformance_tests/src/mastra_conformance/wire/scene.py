@@ -14,7 +14,7 @@ from importlib.abc import Traversable
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ("GoldenDataError", "Scene", "check_golden_data", "load_scene", "scene_ids")
+__all__ = ("VERSION", "GoldenDataError", "Scene", "check_golden_data", "load_scene", "scene_ids")
 
 #: The recordings that are replayed; those of older versions stay beside them.
 VERSION: Final = "1.71"

@@ -113,6 +113,7 @@ async def open_stage(scene: Scene, store: Storage, clock: Clock) -> AsyncIterato
     }
     async with Mastra(
         storage=None if scene.setup.get("noStorage") else store,
+        lease="memory:",
         agents=list(agents.values()),
         settings=Settings(),
         notifications={"enabled": False},
@@ -176,9 +177,7 @@ class _Props:
         return tool_from_data(name, data, gates=self.gates, journal=self.journal)
 
 
-def _agent(
-    name: str, data: Mapping[str, Any], model: ScriptedModel, props: _Props
-) -> Agent:
+def _agent(name: str, data: Mapping[str, Any], model: ScriptedModel, props: _Props) -> Agent:
     for member in set(data) - _KNOWN_MEMBERS:
         raise UnknownVocabularyError("member of an agent", member)
     return Agent(

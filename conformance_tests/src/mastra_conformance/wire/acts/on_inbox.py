@@ -105,9 +105,7 @@ async def _update(store: NotificationsStorage, given: dict[str, Any]) -> Any:
 
 
 async def _update_status(store: NotificationsStorage, given: dict[str, Any]) -> Any:
-    return await store.update_notifications_status(
-        given["threadId"], given["ids"], given["status"]
-    )
+    return await store.update_notifications_status(given["threadId"], given["ids"], given["status"])
 
 
 _STORE_CALLS: Final[Mapping[str, Callable[[NotificationsStorage, dict[str, Any]], Any]]] = (

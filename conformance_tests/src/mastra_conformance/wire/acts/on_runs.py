@@ -47,9 +47,7 @@ async def _stream(stage: Stage, action: Mapping[str, Any]) -> Any:
     return output
 
 
-async def _start(
-    agent: Agent, action: Mapping[str, Any], options: dict[str, Any]
-) -> ModelOutput:
+async def _start(agent: Agent, action: Mapping[str, Any], options: dict[str, Any]) -> ModelOutput:
     match action.get("method"):
         case None:
             return await agent.stream(action["input"], **options)

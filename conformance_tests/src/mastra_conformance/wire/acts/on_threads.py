@@ -111,7 +111,7 @@ async def _active_run_id(stage: Stage, action: Mapping[str, Any]) -> Any:
 
 
 async def _create_thread(stage: Stage, action: Mapping[str, Any]) -> Any:
-    options = {"id": THREAD, "title": "", "resource_id": RESOURCE}
+    options: dict[str, Any] = {"id": THREAD, "title": "", "resource_id": RESOURCE}
     options.update(snake_members(action.get("options", {})))
     stage.thread_ids.add(options["id"])
     created, updated = stage.clock.now(), stage.clock.now()
