@@ -6,7 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import libsql_client
@@ -84,10 +84,14 @@ class RemoteExecutor(ABC):
         driver = self._opened()
         bound = [_sendable(step) for step in steps]
         if len(bound) == 1:
-            results = [await driver.execute(*bound[0])]
+            results = [await self._answer(driver.execute(*bound[0]))]
         else:
-            results = await driver.batch(list(bound))
+            results = await self._answer(driver.batch(list(bound)))
         return [self._rows(step, result) for step, result in zip(steps, results, strict=True)]
+
+    async def _answer(self, call: Awaitable[T]) -> T:
+        """The answer of the driver to one call."""
+        return await call
 
     def _rows(self, step: Step, result: libsql_client.ResultSet) -> Rows:
         rows: Rows = [row.astuple() for row in result.rows] if step.statement.columns else []
@@ -239,20 +243,24 @@ class HttpExecutor(RemoteExecutor):
 class WebSocketExecutor(RemoteExecutor):
     """A WebSocket carries interactive transactions."""
 
+    def __init__(self, target: Target, settings: LibSQLSettings) -> None:
+        super().__init__(target, settings)
+        self._calls: set[asyncio.Future[Any]] = set()
+
     async def _transaction(self, factory: ProgramFactory[T]) -> T:
         program = factory()
         transaction = self._opened().transaction()
         try:
             # The driver begins without the write lock, which may come too late for what was
             # read; so begin again with it.
-            await _in_one_go(transaction, [("COMMIT", ()), ("BEGIN IMMEDIATE", ())])
+            await self._in_one_go(transaction, [("COMMIT", ()), ("BEGIN IMMEDIATE", ())])
             steps = next(program)
             while True:
-                results = await _in_one_go(transaction, [_sendable(step) for step in steps])
+                results = await self._in_one_go(transaction, [_sendable(step) for step in steps])
                 rows = [self._rows(step, got) for step, got in zip(steps, results, strict=True)]
                 steps = program.send(rows)
         except StopIteration as finished:
-            await transaction.commit()
+            await self._answer(transaction.commit())
             result: T = finished.value
             return result
         finally:
@@ -260,16 +268,33 @@ class WebSocketExecutor(RemoteExecutor):
             # Without a commit the server rolls back when the stream is closed.
             transaction.close()
 
+    async def _in_one_go(
+        self, transaction: libsql_client.Transaction, bound: Sequence[Bound]
+    ) -> list[libsql_client.ResultSet]:
+        """Send statements without waiting for the answer of each; the first error counts."""
+        calls = [self._answer(transaction.execute(sql, values)) for sql, values in bound]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        results: list[libsql_client.ResultSet] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            results.append(answer)
+        return results
 
-async def _in_one_go(
-    transaction: libsql_client.Transaction, bound: Sequence[Bound]
-) -> list[libsql_client.ResultSet]:
-    """Send statements without waiting for the answer of each; the first error counts."""
-    calls = [transaction.execute(sql, values) for sql, values in bound]
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    results: list[libsql_client.ResultSet] = []
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-        results.append(answer)
-    return results
+    async def _answer(self, call: Awaitable[T]) -> T:
+        """The driver trips over calls that are cancelled, so they end by themselves."""
+        task = asyncio.ensure_future(call)
+        self._calls.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Future[Any]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled():
+            # Whoever still waits has it; for all others it was looked at here.
+            task.exception()
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=self._timeout)

@@ -15,7 +15,12 @@ from sqlalchemy import Executable
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 
-__all__ = ("Statement", "StatementCache", "compile_statement")
+__all__ = (
+    "Binder",
+    "Statement",
+    "StatementCache",
+    "compile_statement",
+)
 
 Binder = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 

@@ -27,7 +27,11 @@ from mastra_sql.dialect import SqlDialect
 from mastra_sql.statement import Statement, StatementCache
 from mastra_sql.tables import ColumnKind, Tables, column_kind
 
-__all__ = ("StatementSet", "parameter")
+__all__ = (
+    "StatementSet",
+    "equal",
+    "parameter",
+)
 
 
 def parameter(name: str) -> BindParameter[Any]:

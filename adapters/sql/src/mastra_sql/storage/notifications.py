@@ -40,7 +40,10 @@ from mastra_sql.statements.notifications import NotificationStatements
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
 
-__all__ = ("SqlNotifications",)
+__all__ = (
+    "Pair",
+    "SqlNotifications",
+)
 
 Pair = tuple[NotificationRecord, Sidecar]
 

@@ -38,7 +38,10 @@ from mastra_sql.storage.coalesce import Coalescer
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
 
-__all__ = ("SqlWorkflows",)
+__all__ = (
+    "Document",
+    "SqlWorkflows",
+)
 
 Document = dict[str, Any]
 

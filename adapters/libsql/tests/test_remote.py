@@ -1,0 +1,235 @@
+"""A real libSQL server: both protocols, races, and what happens when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mastra_core.errors import (
+    StorageArgumentError,
+    StorageConflictError,
+    StorageConnectionError,
+    StorageTimeoutError,
+)
+from mastra_core.wire.notifications import CreateNotification
+from mastra_core.wire.snapshots import ResumeClaim
+from mastra_core.wire.threads import Thread
+from mastra_libsql import LibSQLStorage
+from mastra_libsql.guards import guards
+from mastra_libsql.migrate import plain
+from mastra_sql.executor import Step
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(params=["http", "ws"])
+def url(request: pytest.FixtureRequest, local_server: Callable[[str], Any]) -> str:
+    """A running server, by each of the protocols that it speaks on one port."""
+    address: str = local_server("sqld").url
+    return f"libsql+{request.param}://{address.partition('://')[2]}"
+
+
+@pytest.fixture
+async def remote(url: str) -> AsyncIterator[LibSQLStorage]:
+    """A store with tables of its own on the server."""
+    prefix = f"t{uuid.uuid4().hex[:8]}_"
+    async with LibSQLStorage(url, prefix=prefix) as store:
+        yield store
+
+
+def thread(**fields: Any) -> Thread:
+    return Thread(id="t", resource_id="u", created_at=NOW, updated_at=NOW, **fields)
+
+
+async def test_parallel_updates_of_one_row_are_all_there(remote: LibSQLStorage) -> None:
+    """Nobody's write is lost, whether the server locks or the race is seen at the commit."""
+    await remote.memory.save_thread(thread(metadata={}))
+
+    await asyncio.gather(
+        *(remote.memory.update_thread("t", metadata={f"k{n}": n}) for n in range(12))
+    )
+
+    stored = await remote.memory.get_thread_by_id("t")
+    assert stored is not None
+    assert {f"k{n}": n for n in range(12)} == stored.metadata
+
+
+async def test_parallel_creates_with_one_key_make_one_record(url: str) -> None:
+    """Two stores with connections of their own, as two processes have them."""
+    prefix = f"t{uuid.uuid4().hex[:8]}_"
+    async with (
+        LibSQLStorage(url, prefix=prefix) as first,
+        LibSQLStorage(url, prefix=prefix) as second,
+    ):
+        event = CreateNotification(
+            thread_id="t", source="s", kind="k", summary="x", dedupe_key="one"
+        )
+        await asyncio.gather(
+            *(store.notifications.create_notification(event) for store in (first, second) * 8)
+        )
+
+        [record] = await first.notifications.list_notifications("t")
+        assert 16 == record.coalesced_count
+
+
+async def test_one_of_many_resumes_wins(remote: LibSQLStorage) -> None:
+    key = {"workflow_name": "agentic-loop", "run_id": "r"}
+    await remote.workflows.persist_workflow_snapshot(
+        **key, snapshot={"status": "suspended", "context": {}}
+    )
+    now = datetime.now(UTC)
+
+    outcomes = await asyncio.gather(
+        *(
+            remote.workflows.claim_resume(
+                **key,
+                claim=ResumeClaim(
+                    claim_id=f"c{n}",
+                    owner="o",
+                    payload_hash="h",
+                    acquired_at=now,
+                    expires_at=now + timedelta(minutes=1),
+                ),
+            )
+            for n in range(8)
+        )
+    )
+
+    assert 1 == sum(map(bool, outcomes))
+
+
+async def test_a_stale_version_is_refused(remote: LibSQLStorage) -> None:
+    key = {"workflow_name": "w", "run_id": "r"}
+    await remote.workflows.persist_workflow_snapshot(**key, snapshot={"n": 1})
+    run = await remote.workflows.load_workflow_run(**key, with_version=True)
+    assert run is not None
+    await remote.workflows.persist_workflow_snapshot(**key, snapshot={"n": 2})
+
+    with pytest.raises(StorageConflictError):
+        await remote.workflows.persist_workflow_snapshot(
+            **key, snapshot={"n": 3}, expected_version=run.version
+        )
+
+    assert {"n": 2} == await remote.workflows.load_workflow_snapshot(**key)
+
+
+async def test_odd_text_survives_the_wire(remote: LibSQLStorage) -> None:
+    odd = {"nul": "a\0b", "lone": "x\ud800y", "pair": "\U0001f600", "big": 2**70}
+
+    await remote.workflows.persist_workflow_snapshot(workflow_name="w", run_id="r", snapshot=odd)
+
+    assert odd == await remote.workflows.load_workflow_snapshot(workflow_name="w", run_id="r")
+
+
+async def test_a_lone_surrogate_in_a_text_column_breaks_no_connection(
+    remote: LibSQLStorage,
+) -> None:
+    """It is refused before it is sent: a server hangs up on it, for everybody."""
+    with pytest.raises(StorageArgumentError, match="lone surrogate"):
+        await remote.memory.save_thread(thread(title="half \ud83d"))
+
+    assert (await remote.memory.save_thread(thread(title="whole"))).title == "whole"
+
+
+async def test_cancelled_callers_leave_no_lock(remote: LibSQLStorage) -> None:
+    """A sweep: cancel a transaction after n turns of the loop, then write at once."""
+    await remote.memory.save_thread(thread(metadata={}))
+    for turns in range(0, 40, 3):
+        task = asyncio.create_task(remote.memory.update_thread("t", metadata={"n": turns}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(10):
+            await remote.memory.save_thread(thread(metadata={"after": turns}))
+
+
+async def test_a_server_that_is_not_there(unused_tcp_port: int) -> None:
+    for scheme in ("libsql+http", "libsql+ws"):
+        with pytest.raises(StorageConnectionError, match="can't be reached") as caught:
+            await LibSQLStorage(f"{scheme}://127.0.0.1:{unused_tcp_port}").init()
+
+        assert caught.value.retryable
+
+
+async def test_a_server_that_never_answers(unused_tcp_port: int) -> None:
+    """The wait is bounded, and the error says for whom."""
+    held: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(
+        lambda _, writer: held.append(writer), "127.0.0.1", unused_tcp_port
+    )
+    try:
+        with pytest.raises(StorageTimeoutError, match="didn't answer in time"):
+            await LibSQLStorage(
+                f"libsql+http://127.0.0.1:{unused_tcp_port}", request_timeout_ms=200
+            ).init()
+    finally:
+        for writer in held:
+            writer.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_token_in_the_url_is_never_shown(unused_tcp_port: int) -> None:
+    url = f"libsql+http://127.0.0.1:{unused_tcp_port}?authToken=s3cret-token"
+
+    with pytest.raises(StorageConnectionError) as caught:
+        await LibSQLStorage(url).init()
+
+    assert "s3cret" not in f"{caught.value} {caught.value.details} {caught.value.hint}"
+
+
+async def test_a_refused_token(unused_tcp_port: int) -> None:
+    """A server that answers 401 leads to advice about the token."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b'{"message":"Unauthorized","code":"AUTH_JWT_INVALID"}'
+        head = f"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"  # fmt: skip
+        writer.write(head.encode() + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", unused_tcp_port)
+    try:
+        with pytest.raises(StorageConnectionError, match="refused the token") as caught:
+            await LibSQLStorage(
+                f"libsql+http://127.0.0.1:{unused_tcp_port}", auth_token="wrong"
+            ).init()
+    finally:
+        server.close()
+        await server.wait_closed()
+
+    assert "auth_token" in str(caught.value.hint)
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """A port of this machine that nobody listens on."""
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+async def test_a_guard_holds_for_rows_with_bytes_too() -> None:
+    """Rows with bytes are compared one by one, others as one JSON list."""
+    step = Step(plain("SELECT id, raw FROM x WHERE id = ?", columns=("id", "raw")), ("a",))
+
+    for_text = guards(step, [("a", "text")])
+    for_bytes = guards(step, [("a", b"\x00\xff")])
+
+    assert 1 == len(for_text) == len(for_bytes)
+    assert '[["a","text"]]' == for_text[0][1][1]
+    assert b"\x00\xff" in for_bytes[0][1]
