@@ -491,8 +491,12 @@ class ThreadRuntime:
                 active.parked_at = self._clock.monotonic()
             record.notify()
             return
+        self._free(record, active)
+
+    def _free(self, record: ThreadRecord, ended: ActiveRun) -> None:
+        """The run is over: its thread goes to whatever waits."""
         record.active = None
-        self._last_runs[record.key] = active
+        self._last_runs[record.key] = ended
         try:
             self._after_run(record)
         finally:
@@ -540,9 +544,7 @@ class ThreadRuntime:
         buffer.close()
         for subscription in record.subscriptions:
             subscription.add_run(parked.run_id, buffer)
-        self.tasks.start(
-            parked.agent.cancel_parked(parked.run_id), name=f"cancel:{parked.run_id}"
-        )
+        self.tasks.start(parked.agent.cancel_parked(parked.run_id), name=f"cancel:{parked.run_id}")
 
     def abort_run(self, run_id: str) -> bool:
         """Abort a run that is at work or being set up here; False if there is none."""
@@ -561,9 +563,7 @@ class ThreadRuntime:
         for record in list(self._records.values()):
             active = record.active
             if active is not None and active.run_id == run_id:
-                record.active = None
-                self._after_run(record)
-                record.notify()
+                self._free(record, active)
                 return
 
     # -- reading --------------------------------------------------------------------------
