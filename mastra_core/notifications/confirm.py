@@ -73,7 +73,14 @@ class Confirmation:
         signals: list[Signal] = []
         try:
             for members in groups.values():
-                signals += await self._confirm(members)
+                try:
+                    signals += await self._confirm(members)
+                except Exception:
+                    logger.warning(
+                        "notification signal not confirmed; it will be looked for again",
+                        exc_info=True,
+                        extra={"notification_ids": [c.record.id for c in members]},
+                    )
         finally:
             await self._storage.release_claims([claim.ref for claim in claims])
         return signals
@@ -97,7 +104,7 @@ class Confirmation:
         record = claims[0].record
         target = SignalTarget(resource_id=record.resource_id, thread_id=record.thread_id)
         async with self._keeper.keeping([claim.ref for claim in claims]):
-            sent = await send(inbox.sink, signal, target)
+            sent = await send(inbox.sink, signal, target, timeout_ms=self._settings.send_timeout_ms)
         logger.warning(
             "unconfirmed notification signal sent again",
             extra={

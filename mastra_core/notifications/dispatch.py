@@ -220,10 +220,11 @@ class Dispatch:
             await self._guarded(item, handle(item, inbox, state))
 
     async def _guarded(self, item: _Item, work: Awaitable[None]) -> None:
-        """A store that fails on one item leaves the others alone; the claim lapses."""
+        """Whatever goes wrong with one item leaves the others alone."""
         try:
             await work
         except StorageError as error:
+            # Nothing can be written about it: the claim lapses.
             logger.warning(
                 "notification not settled; it will be sent again under the same id",
                 exc_info=True,
@@ -233,6 +234,13 @@ class Dispatch:
             self._result.failed += [
                 DispatchFailure(record=claim.record, error=error) for claim in item.claims
             ]
+        except Exception as error:
+            # A record that can't be handled must end some day, not come back for ever.
+            logger.exception(
+                "notification not delivered",
+                extra={"notification_ids": [c.record.id for c in item.claims]},
+            )
+            await self._book.fail(item.claims, error)
 
     async def _items(
         self, claims: Sequence[NotificationClaim], inbox: AgentInbox, state: ThreadActivity
@@ -426,7 +434,7 @@ class Dispatch:
             resource_id=record.resource_id, thread_id=record.thread_id, if_idle=if_idle
         )
         async with self._keeper.keeping([claim.ref for claim in claims]):
-            sent = await send(inbox.sink, signal, target)
+            sent = await send(inbox.sink, signal, target, timeout_ms=self._settings.send_timeout_ms)
         if isinstance(sent, NotSent):
             await self._book.fail(claims, sent.error)
             return None

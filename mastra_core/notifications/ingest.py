@@ -373,7 +373,7 @@ def _is_decided_repeat(event: CreateNotification, record: NotificationRecord) ->
 
 
 def _result_of_before(record: NotificationRecord) -> NotificationResult:
-    action = _STATUS_ACTIONS.get(record.status, "persist")
+    action: DeliveryAction = _STATUS_ACTIONS.get(record.status, "persist")
     if record.status == "pending":
         action = "summarize" if record.summary_at else "defer" if record.deliver_at else "persist"
     return NotificationResult(

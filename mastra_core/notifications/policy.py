@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.contracts.signal_sink import ThreadActivity
@@ -82,7 +82,8 @@ def delivery_policy_from(value: object) -> DeliveryPolicy:
         default=None if default is None else decision_from(default),
         priorities=priorities,
         sources=_decisions("sources", value.get("sources")),
-        decide=decide,
+        # Whatever it returns is read by ``decision_from``.
+        decide=cast("Decide | None", decide),
     )
 
 

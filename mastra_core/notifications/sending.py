@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
@@ -35,18 +36,22 @@ class NotSent:
     error: Exception
 
 
-async def send(sink: SignalSink, signal: Signal, target: SignalTarget) -> Sent | NotSent:
+async def send(
+    sink: SignalSink, signal: Signal, target: SignalTarget, *, timeout_ms: int | None = None
+) -> Sent | NotSent:
     """
     Send and wait until the signal was taken, and stored if it is only stored.
 
-    A ``persist`` that stored nothing is a failure (notifications.md S9).
+    A ``persist`` that stored nothing is a failure (notifications.md S9). Being cancelled, or
+    not waiting any longer, leaves the send itself alone: it may still be taken.
     """
     try:
         result = sink.send_signal(wire_form(signal), target)
-        accepted = await result.accepted
-        if result.persisted is not None:
-            await result.persisted
-        elif accepted.action == "persist":
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+            accepted = await asyncio.shield(result.accepted)
+            if result.persisted is not None:
+                await asyncio.shield(result.persisted)
+        if accepted.action == "persist" and result.persisted is None:
             raise SignalPersistUnavailableError(agent_id=sink.agent_id, thread_id=target.thread_id)
     except Exception as error:  # noqa: BLE001 – the door to the router: the record keeps the reason
         return NotSent(error=error)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from random import Random
@@ -16,7 +17,7 @@ from mastra_core.base.isotime import parse_iso
 from mastra_core.contracts.signal_sink import SignalTarget
 from mastra_core.contracts.storage.notifications import NotificationsStorage
 from mastra_core.contracts.storage.schedules import SchedulesStorage
-from mastra_core.errors import NotificationError, WireDecodeError
+from mastra_core.errors import NotificationError, StorageError, WireDecodeError
 from mastra_core.notifications.agents import AgentInbox, FindAgent
 from mastra_core.notifications.claim_book import DispatchResult
 from mastra_core.notifications.confirm import Confirmation
@@ -30,6 +31,8 @@ from mastra_core.notifications.waiting import WaitingRecords
 from mastra_core.wire.notifications import NotificationRecord, SendNotification
 
 __all__ = ("NotificationService",)
+
+logger = logging.getLogger(__name__)
 
 
 class NotificationService:
@@ -197,7 +200,12 @@ class NotificationService:
             agent_ids=self._known_agents(),
             now=at,
         )
-        result.signals += await confirmation.run()
+        try:
+            result.signals += await confirmation.run()
+        except StorageError:
+            logger.warning("notification signals not confirmed", exc_info=True)
+        if self._schedule is not None and any(map(_is_scheduled, result.decided)):
+            await self._schedule.ensure()
         return result
 
     def _dispatch(self, now: datetime) -> Dispatch:

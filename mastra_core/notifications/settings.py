@@ -35,6 +35,8 @@ class NotificationSettings:
     idle_recheck_ms: int = 30_000
     #: How long a claim keeps others away without renewal (S10).
     visibility_ms: int = 120_000
+    #: How long a dispatch waits for one signal to be taken; then it counts as failed.
+    send_timeout_ms: int = 900_000
     #: After this an accepted signal without a message row is sent again (S21).
     confirm_after_ms: int = 120_000
     #: Older deliveries are repeated once more and then taken as done.

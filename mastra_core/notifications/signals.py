@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from mastra_core.base.isotime import to_iso_ms
-from mastra_core.messages.markup import check_attribute_names
+from mastra_core.base.naming import clean_xml_name
 from mastra_core.notifications.summary import NotificationSummary, summarize_notifications
 from mastra_core.wire.notifications import NotificationRecord
 from mastra_core.wire.signals import Signal
@@ -30,8 +30,8 @@ def create_notification_signal(
     """
     The full signal of a record, as the record is.
 
-    Raises:
-        InvalidSignalError: An attribute name can't be rendered.
+    An attribute that can't be rendered, which only a peer can have stored, gets the nearest
+    name that can (decisions.md 17).
     """
     facts: dict[str, Any] = {
         "source": record.source,
@@ -42,7 +42,7 @@ def create_notification_signal(
     count = {"coalescedCount": record.coalesced_count} if record.coalesced_count > 1 else {}
     # A custom attribute of a reserved name keeps its place and gets the record's value.
     attributes = {
-        **(record.attributes or {}),
+        **{clean_xml_name(name): value for name, value in (record.attributes or {}).items()},
         "id": record.id,
         "source": record.source,
         "type": record.kind,
@@ -51,7 +51,6 @@ def create_notification_signal(
         "status": record.status,
         **count,
     }
-    check_attribute_names(attributes)
     system = {"signal": "notification", "recordId": record.id, **facts, **count}
     if record.delivered_at is not None:
         system["deliveredAt"] = to_iso_ms(record.delivered_at)

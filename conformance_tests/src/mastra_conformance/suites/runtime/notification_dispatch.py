@@ -912,6 +912,47 @@ class DispatchSuite(Suite):
 
         assert [["n2"], ["n1"]] == [[r.id for r in one.delivered] for one in (first, second)]
 
+    async def test_a_record_that_cant_be_handled_is_given_up_some_day(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """It costs attempts like any failure, and the others are delivered."""
+        error = RuntimeError("a fault of ours")
+        broken = faulty_storage(store, raise_at("notifications.get_notification:before", error))
+        inbox = Inbox(broken, clock=clock, ids=ids)
+        await inbox.due("n1", priority="urgent")
+        await inbox.due("n2")
+
+        result = await inbox.dispatch()
+
+        assert ["n2"] == [record.id for record in result.delivered]
+        record = await inbox.record("n1")
+        assert (1, "a fault of ours") == (record.delivery_attempts, record.last_delivery_error)
+
+    async def test_a_send_that_never_ends_holds_nobody_up_for_ever(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """It counts as failed; the signal has the same id when it is tried again."""
+        inbox = Inbox(store, clock=clock, ids=ids, send_timeout_ms=20)
+        await inbox.due("n1", priority="urgent")
+        await inbox.due("n2")
+        never = asyncio.Event()
+
+        async def hang(*_: Any) -> Accepted:
+            await never.wait()
+            return Accepted(action="wake", run_id="run-1")
+
+        inbox.sink.answer = lambda signal, _: hang() if signal.contents == "text of n1" else None
+
+        first = await inbox.dispatch()
+        never.set()
+        inbox.sink.answer = lambda *_: None
+        second = await inbox.dispatch(after=40)
+
+        assert ["n1"] == [failure.record.id for failure in first.failed]
+        assert ["n2"] == [record.id for record in first.delivered]
+        assert ["n1"] == [record.id for record in second.delivered]
+        assert 2 == len(inbox.sink.signals)
+
     async def test_claims_that_cant_be_given_back_lapse(
         self,
         store: Storage,
@@ -1052,6 +1093,25 @@ class DispatchSuite(Suite):
 
         assert [] == later.signals
 
+    async def test_a_thread_that_cant_be_read_leaves_the_others_alone(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Its signals are looked for again with the next dispatch."""
+        inbox = Inbox(store, clock=clock, ids=ids)
+        inbox.sink.stores_queued = False
+        await inbox.due("n1")
+        await inbox.due("n2", thread_id="thread_2")
+        await inbox.dispatch()
+        inbox.sink.unreadable.add(THREAD)
+
+        first = await inbox.dispatch(after=130)
+        inbox.sink.unreadable.clear()
+        second = await inbox.dispatch(after=140)
+
+        assert [["text of n2"], ["text of n1"]] == [
+            [signal.contents for signal in result.signals] for result in (first, second)
+        ]
+
     async def test_repetitions_become_rare_and_end(
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
@@ -1076,18 +1136,19 @@ class DispatchSuite(Suite):
         inbox = Inbox(store, clock=clock, ids=ids)
         await inbox.due("n1")
         await inbox.due("n2", thread_id="thread_2")
-        started = asyncio.Event()
+        started, goes_on = asyncio.Event(), asyncio.Event()
 
         async def hang(*_: Any) -> Accepted:
             started.set()
-            await asyncio.Event().wait()
-            raise AssertionError
+            await goes_on.wait()
+            return Accepted(action="wake", run_id="run-1")
 
         inbox.sink.answer = hang
         task = asyncio.create_task(inbox.dispatch())
         await started.wait()
         task.cancel()
         await asyncio.wait([task])
+        goes_on.set()
 
         assert task.cancelled()
         assert await inbox.is_due("n1")
