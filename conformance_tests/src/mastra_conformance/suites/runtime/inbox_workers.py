@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from mastra_conformance.processes import WorkerContext
+from mastra_conformance.suites.runtime.inboxes import Inbox
 from mastra_conformance.suites.runtime.notifications import RESOURCE, THREAD, House, house
 from mastra_core.base.ids import UuidIds
 from mastra_core.contracts.storage import Storage
@@ -17,7 +18,7 @@ from mastra_core.notifications import create_notification_inbox_tool
 from mastra_core.testing.faults import CRASH_EXIT, Hook, faulty_storage
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
 
-__all__ = ("busy", "crash", "freeze")
+__all__ = ("busy", "crash", "dispatch_all", "freeze")
 
 
 async def crash(context: WorkerContext) -> None:
@@ -83,6 +84,16 @@ async def freeze(context: WorkerContext) -> dict[str, Any]:
             "delivered": [record.id for record in result.delivered],
             "signals": [signal.id for signal in result.signals],
         }
+
+
+async def dispatch_all(context: WorkerContext) -> list[str]:
+    """Dispatch until nothing is due; the ids of the signals that this process sent."""
+    async with context.open_store() as store:
+        inbox = Inbox(store, clock=context.opener.clock, ids=UuidIds(), batch_size=5)
+        await context.reach("ready")
+        while (await inbox.dispatch(after=60)).has_more:
+            pass
+        return [signal.id for signal, _ in inbox.sink.sent]
 
 
 async def busy(context: WorkerContext) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from mastra_conformance.cases import case
 from mastra_conformance.clock import ShiftedClock
-from mastra_conformance.suite import Suite
+from mastra_conformance.processes import Processes
+from mastra_conformance.suite import Suite, several_processes
 from mastra_conformance.suites.runtime.inboxes import RESOURCE, THREAD, Inbox, due_event
 from mastra_core.base.ids import Ids
 from mastra_core.contracts.signal_sink import Accepted
@@ -1188,3 +1190,25 @@ class DispatchCrowdSuite(Suite):
         assert (100, 100) == (len(sink.sent), len(sink.rows))
         assert [("delivered", 0)] * 100 == [(row.status, row.delivery_attempts) for row in rows]
         assert {RESOURCE} == {to.resource_id for to in sink.targets}
+
+    @case("notifications", 82)
+    @several_processes()
+    async def test_three_processes_send_each_record_once(
+        self, store: Storage, clock: ShiftedClock, ids: Ids, processes: Processes
+    ) -> None:
+        """What one of them sent, no other did."""
+        inbox = Inbox(store, clock=clock, ids=ids)
+        for number in range(100):
+            await inbox.due(f"n{number}", thread_id=f"thread_{number % 7}")
+        worker = "mastra_conformance.suites.runtime.inbox_workers:dispatch_all"
+
+        async with AsyncExitStack() as stack:
+            fleet = [await stack.enter_async_context(processes.start(worker)) for _ in range(3)]
+            for each in fleet:
+                await each.reached("ready")
+            for each in fleet:
+                await each.go()
+            sent = [await each.result() for each in fleet]
+
+        assert 100 == sum(map(len, sent)) == len({name for names in sent for name in names})
+        assert [] == await store.notifications.list_due_notifications(inbox.later(3600))

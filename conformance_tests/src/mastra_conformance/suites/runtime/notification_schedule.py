@@ -219,6 +219,64 @@ class ScheduleSuite(Suite):
             trigger.trigger_kind,
         )
 
+    @case("notifications", 117)
+    async def test_the_slower_of_two_schedulers_gets_nothing(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """It read the row before the other one moved it on."""
+        rival = Inbox(store, clock=clock, ids=ids)
+        won: list[Any] = []
+
+        async def race(point: str) -> None:
+            if point == "schedules.get_schedule:after" and not won:
+                won.append(await rival.service.claim_tick())
+
+        await rival.send(priority="low")
+        clock.advance(120_000)
+        inbox = Inbox(faulty_storage(store, race), clock=clock, ids=ids)
+
+        lost = await inbox.service.claim_tick()
+
+        assert ([{"limit": 100}], None) == (won, lost)
+        assert 1 == len(await store.schedules.list_triggers(ROW))
+
+    async def test_a_tick_that_cant_be_noted_is_taken_all_the_same(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The history is for people."""
+        error = StorageConnectionError("gone")
+        broken = faulty_storage(store, raise_at("schedules.record_trigger:before", error))
+        inbox = Inbox(broken, clock=clock, ids=ids)
+        await inbox.send(priority="low")
+        clock.advance(120_000)
+
+        tick = await inbox.service.claim_tick()
+
+        assert {"limit": 100} == tick
+        assert [] == await store.schedules.list_triggers(ROW)
+
+    async def test_a_loop_may_take_the_ticks_too(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Only if it is told to: a tick that it takes is one that no peer gets."""
+        plain = Inbox(store, clock=clock, ids=ids, poll_ms=20)
+        await plain.send(priority="low")
+        first = (await _row(store)).next_fire_at
+        clock.advance(120_000)
+        sends = _Sends(plain)
+        async with _looping(plain):
+            await sends.wait(1)
+        untouched = (await _row(store)).next_fire_at
+
+        taker = Inbox(store, clock=clock, ids=ids, poll_ms=20, claims_ticks=True)
+        await taker.due("n2")
+        sends = _Sends(taker)
+        async with _looping(taker):
+            await sends.wait(1)
+
+        assert first == untouched
+        assert (await _row(store)).next_fire_at > first
+
     @case("notifications", 119)
     async def test_rows_with_targets_that_we_dont_know_are_left_alone(
         self, store: Storage, clock: ShiftedClock, ids: Ids
