@@ -33,6 +33,8 @@ _PROVEN: Final[Mapping[str, tuple[pytest.MarkDecorator, ...]]] = {
     "notification-14-if-idle-persist": (case("notifications", 61),),
     "notification-19-signal-form": (case("notifications", 39, 44, 45, 46, 47, 48, 49, 50, 51, 52),),
     "notification-20-store": (case("notifications", 26, 28),),
+    "render-04-multipart": (case("signals", 13, 14, 15, 16, 17, 18),),
+    "signal-02-message-with-attributes": (case("signals", 20),),
     "signal-06-active-deliver": (case("signals", 33, 76), case("streaming", 54)),
     "signal-09-active-during-tool": (case("signals", 75),),
     "signal-11-max-steps": (case("signals", 48, 77),),
