@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from mastra_core.testing.logical_clock import LogicalClock
 __all__ = ()
 
 pytestmark = pytest.mark.anyio
+
+START = datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
 
 
 class FaultyStore:
@@ -51,7 +54,7 @@ class FaultyMemory:
 
 
 async def verdict_on(scene_id: str, change: Any = None) -> Verdict:
-    clock = LogicalClock()
+    clock = LogicalClock(START)
     scene = load_scene(scene_id)
     store: Any = InMemoryStorage(context=AdapterContext(clock=clock))
     if change is not None:

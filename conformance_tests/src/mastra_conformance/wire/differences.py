@@ -20,6 +20,7 @@ from mastra_conformance.wire.compare import compare
 __all__ = (
     "AllowedDifference",
     "DifferencesFileError",
+    "Kind",
     "Verdict",
     "all_differences",
     "allowed_for",
@@ -29,7 +30,7 @@ __all__ = (
 
 Kind = Literal["decision", "must-differ", "not-contract"]
 #: As a scene: all of them. Such an entry must be of use in at least one.
-EVERYWHERE: Final = "*"
+_EVERYWHERE: Final = "*"
 
 _REFERENCE: Final = re.compile(
     r"(decisions\.md \d+"
@@ -61,7 +62,7 @@ class AllowedDifference:
     @property
     def must_occur(self) -> bool:
         """Whether it is an error if nothing differs there."""
-        return self.kind != "not-contract" and EVERYWHERE not in self.scenes
+        return self.kind != "not-contract" and _EVERYWHERE not in self.scenes
 
 
 @cache
@@ -102,14 +103,14 @@ def allowed_for(scene_id: str) -> list[AllowedDifference]:
     return [
         entry
         for entry in all_differences()
-        if scene_id in entry.scenes or EVERYWHERE in entry.scenes
+        if scene_id in entry.scenes or _EVERYWHERE in entry.scenes
     ]
 
 
 def unknown_scenes(known: Sequence[str]) -> list[str]:
     """Scenes that the file names and nobody has."""
     named = {scene for entry in all_differences() for scene in entry.scenes}
-    return sorted(named - set(known) - {EVERYWHERE})
+    return sorted(named - set(known) - {_EVERYWHERE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,10 +20,10 @@ from mastra_core.wire.snapshots import OUTER_WORKFLOW
 
 __all__ = ("NodeDataSuite",)
 
-THREAD = "thread_456"
-RESOURCE = "user_123"
+_THREAD: Final = "thread_456"
+_RESOURCE: Final = "user_123"
 #: What only the writer of a row knows.
-_WRITTEN_WHEN = ("updatedAt", "deliveredAt")
+_WRITTEN_WHEN: Final = ("updatedAt", "deliveredAt")
 
 
 class NodeDataSuite(Suite):
@@ -51,20 +51,20 @@ class NodeDataSuite(Suite):
 
     async def test_the_thread_is_listed(self, node_store: Storage, rows: NodeRows) -> None:
         """With its title, its times and what the other side keeps in its metadata."""
-        page = await node_store.memory.list_threads(resource_id=RESOURCE)
+        page = await node_store.memory.list_threads(resource_id=_RESOURCE)
 
         found = [_without(plain(thread), *_WRITTEN_WHEN) for thread in page.threads]
         assert [_without(row, *_WRITTEN_WHEN) for row in rows.threads] == found
 
     async def test_the_messages_are_listed(self, node_store: Storage, rows: NodeRows) -> None:
         """Oldest first, equal member by member."""
-        page = await node_store.memory.list_messages(THREAD, resource_id=RESOURCE)
+        page = await node_store.memory.list_messages(_THREAD, resource_id=_RESOURCE)
 
         assert rows.messages == [plain(message) for message in page.messages]
 
     async def test_the_inbox_is_listed(self, node_store: Storage, rows: NodeRows) -> None:
         """Each record in its state, with everything that was sent along."""
-        records = await node_store.notifications.list_notifications(THREAD)
+        records = await node_store.notifications.list_notifications(_THREAD)
 
         found = [_without(record.to_wire(), *_WRITTEN_WHEN) for record in reversed(records)]
         assert [_without(row, *_WRITTEN_WHEN) for row in rows.notifications] == found
@@ -73,11 +73,11 @@ class NodeDataSuite(Suite):
         """By the agent that it belongs to, and by no other."""
         helper, other = workshop(agent_id="support-agent"), workshop(agent_id="other")
         async with application(node_store, helper, other, clock=LogicalClock(), ids=UuidIds()):
-            listed = await helper.agent.list_suspended_runs(thread_id=THREAD)
+            listed = await helper.agent.list_suspended_runs(thread_id=_THREAD)
             foreign = await other.agent.list_suspended_runs()
 
         [run] = listed.runs
-        assert (rows.run_id, THREAD, RESOURCE) == (run.run_id, run.thread_id, run.resource_id)
+        assert (rows.run_id, _THREAD, _RESOURCE) == (run.run_id, run.thread_id, run.resource_id)
         call = {"toolCallId": "call_1", "toolName": "deploy", "args": {"env": "prod"}}
         assert [{**call, "requiresApproval": True}] == plain(run.tool_calls)
         assert [] == foreign.runs
@@ -95,7 +95,7 @@ class NodeDataSuite(Suite):
         assert [("deploy", {"env": "prod"}, None)] == helper.executed
         assert _result_shown(helper)
         assert [] == left.runs
-        page = await node_store.memory.list_messages(THREAD, resource_id=RESOURCE)
+        page = await node_store.memory.list_messages(_THREAD, resource_id=_RESOURCE)
         answered, answer = page.messages[-2:]
         [part] = answered.content["parts"]
         invocation = part["toolInvocation"]
