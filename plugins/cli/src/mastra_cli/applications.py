@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
     from mastra_core.mastra import Mastra
 
-__all__ = ("load_object", "opened_application")
+__all__ = ("load_application", "load_object")
 
 
 def load_object(name: str) -> Any:
@@ -50,10 +48,9 @@ def load_object(name: str) -> Any:
     return found
 
 
-@asynccontextmanager
-async def opened_application(name: str, url: str | None) -> AsyncIterator[Mastra]:
+def load_application(name: str, url: str | None) -> Mastra:
     """
-    The application behind ``--app``, open.
+    The application behind ``--app``, not open.
 
     An ``Agent`` is put into an application on the store that ``--url`` or the settings
     name; a ``Mastra`` has its own store. A function without arguments may make either.
@@ -75,8 +72,7 @@ async def opened_application(name: str, url: str | None) -> AsyncIterator[Mastra
         raise ConfigError(
             f"--app {name!r} is of type {type(found).__name__}, neither an Agent nor a Mastra."
         )
-    async with found as application:
-        yield application
+    return found
 
 
 def _application_of(agent: Agent, url: str | None) -> Mastra:

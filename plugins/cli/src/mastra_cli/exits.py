@@ -24,8 +24,6 @@ class Exit(IntEnum):
     FAILED = 1
     WRONG_USAGE = 2
     ENVIRONMENT_MISSING = 3
-    #: Ctrl-C; what shells use for it.
-    STOPPED = 130
 
 
 class EnvironmentMissingError(MastraError):

@@ -54,8 +54,6 @@ class RootGroup(TyperGroup):
         with _short_warnings():
             try:
                 return super().main(given, *positional, **extra)
-            except KeyboardInterrupt:
-                _fail("Stopped.", 130)
             except Exception as exc:
                 if debug:
                     raise
@@ -109,9 +107,12 @@ def _short_warnings() -> Iterator[None]:
     def show(message: Warning | str, *_place: object, **_more: object) -> None:
         sys.stderr.write(f"Note: {message}\n")
 
+    from mastra_core.errors import MastraWarning
+
     with warnings.catch_warnings():
         if not sys.warnoptions:
             warnings.showwarning = show
+            warnings.simplefilter("once", MastraWarning)
         yield
 
 

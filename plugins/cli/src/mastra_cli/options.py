@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-__all__ = ("AppOption", "JsonOption", "LimitOption", "PageOption", "ThreadOption", "UrlOption")
+from mastra_cli.exits import wrong_usage
+
+__all__ = (
+    "AppOption",
+    "JsonOption",
+    "LimitOption",
+    "PageOption",
+    "ThreadOption",
+    "UrlOption",
+    "check_paging",
+)
 
 UrlOption = Annotated[
     str | None,
@@ -28,3 +38,16 @@ AppOption = Annotated[
         help="Where your Agent or Mastra object is, or a function that makes it.",
     ),
 ]
+
+
+def check_paging(limit: int, page: int) -> None:
+    """
+    Refuse what is no page.
+
+    Raises:
+        ConfigError: ``--limit`` is below 1, or ``--page`` below 0.
+    """
+    if limit < 1:
+        raise wrong_usage(f"--limit is {limit}; it must be at least 1.")
+    if page < 0:
+        raise wrong_usage(f"--page is {page}; it must be at least 0.")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ("print_json", "print_table", "print_text", "say", "short", "shown_time")
+__all__ = ("print_json", "print_piece", "print_table", "print_text", "say", "short", "shown_time")
 
 #: Longest cell outside a terminal.
 MAX_CELL: Final = 100
@@ -49,8 +49,18 @@ def print_json(value: Any) -> None:
 
 def print_text(text: str = "") -> None:
     """A line of the result."""
+    _write(f"{text}\n")
+
+
+def print_piece(text: str) -> None:
+    """A part of a line of the result, shown at once."""
+    _write(text)
+    sys.stdout.flush()
+
+
+def _write(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(f"{text.encode(encoding, 'replace').decode(encoding)}\n")
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def say(text: str) -> None:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mastra_cli.exits import wrong_usage
-from mastra_cli.options import AppOption, JsonOption, LimitOption, PageOption, UrlOption
-from mastra_cli.render import print_json, print_table, print_text, say, shown_time
+from mastra_cli.options import (
+    AppOption,
+    JsonOption,
+    LimitOption,
+    PageOption,
+    UrlOption,
+    check_paging,
+)
+from mastra_cli.render import print_json, print_piece, print_table, print_text, say, shown_time
 from mastra_cli.running import new_group, waiting
 from mastra_cli.stores import opened_store
+
+if TYPE_CHECKING:
+    from mastra_core import Mastra, ModelOutput
 
 __all__ = ("app",)
 
@@ -40,9 +52,8 @@ async def suspended(
 ) -> None:
     """List runs that wait for approval or data, the newest first."""
     from mastra_cli.suspended import suspended_runs
-    from mastra_core.workflows.suspended import check_page
 
-    check_page(limit, page)
+    check_paging(limit, page)
     async with opened_store(url) as store:
         found = await suspended_runs(
             store.workflows,
@@ -67,8 +78,7 @@ async def suspended(
 
 
 @app.command()
-@waiting
-async def approve(
+def approve(
     run_id: RunArgument = None,
     *,
     run: RunOption = None,
@@ -78,14 +88,13 @@ async def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Let a parked tool call run; the run goes on here, to its end or its next stop."""
-    await _answer(
+    _answer(
         run_id, run, tool_call, app_name=app, url=url, approved=True, reason=None, as_json=as_json
     )
 
 
 @app.command()
-@waiting
-async def decline(
+def decline(
     run_id: RunArgument = None,
     *,
     run: RunOption = None,
@@ -96,7 +105,7 @@ async def decline(
     as_json: JsonOption = False,
 ) -> None:
     """Refuse a parked tool call; the run goes on and the model is told."""
-    await _answer(
+    _answer(
         run_id,
         run,
         tool_call,
@@ -108,7 +117,7 @@ async def decline(
     )
 
 
-async def _answer(
+def _answer(
     argument: str | None,
     option: str | None,
     tool_call: str | None,
@@ -119,48 +128,67 @@ async def _answer(
     reason: str | None,
     as_json: bool,
 ) -> None:
-    from mastra_cli.applications import opened_application
-    from mastra_cli.suspended import owner_of_run
+    from mastra_cli.applications import load_application
 
     run_id = _one_run(argument, option)
     if app_name is None:
-        async with opened_store(url) as store:
-            raise _no_application(run_id, await owner_of_run(store.workflows, run_id))
-    async with opened_application(app_name, url) as application:
-        owner = await owner_of_run(application.storage.workflows, run_id)
+        raise asyncio.run(_no_application(run_id, url))
+    # Before the event loop runs: whatever importing it does, Ctrl-C ends it.
+    application = load_application(app_name, url)
+    answer = _Answer(run_id=run_id, tool_call=tool_call, approved=approved, reason=reason)
+    result = asyncio.run(_carry_out(answer, application, app_name, is_quiet=as_json))
+    if as_json:
+        print_json(result)
+        return
+    finish_reason = result["finishReason"]
+    say(f"{'Approved' if approved else 'Declined'}. The run ended with {finish_reason!r}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a person said to a parked call."""
+
+    run_id: str
+    tool_call: str | None
+    approved: bool
+    reason: str | None
+
+
+async def _carry_out(
+    answer: _Answer, application: Mastra, app_name: str, *, is_quiet: bool
+) -> dict[str, Any]:
+    from mastra_cli.suspended import owner_of_run
+
+    async with application:
+        owner = await owner_of_run(application.storage.workflows, answer.run_id)
         if owner not in application.agents:
             known = ", ".join(sorted(application.agents)) or "none"
             raise wrong_usage(
-                f"Run {run_id!r} belongs to agent {owner!r}; --app {app_name!r} has: {known}."
+                f"Run {answer.run_id!r} belongs to agent {owner!r}; --app {app_name!r} has: {known}."
             )
         agent = application.get_agent(owner)
-        if approved:
-            output = await agent.approve_tool_call(run_id, tool_call)
+        if answer.approved:
+            output = await agent.approve_tool_call(answer.run_id, answer.tool_call)
         else:
-            output = await agent.decline_tool_call(run_id, tool_call, reason)
+            output = await agent.decline_tool_call(answer.run_id, answer.tool_call, answer.reason)
+        text = await _told(output, is_quiet=is_quiet)
         result = await output.get_full_output()
-    _report(run_id, tool_call, result, approved=approved, as_json=as_json)
+    wire: dict[str, Any] = {"runId": answer.run_id, "approved": answer.approved}
+    if answer.tool_call is not None:
+        wire["toolCallId"] = answer.tool_call
+    return {**wire, "finishReason": result["finishReason"], "text": text}
 
 
-def _report(
-    run_id: str, tool_call: str | None, result: Any, *, approved: bool, as_json: bool
-) -> None:
-    if as_json:
-        wire = {
-            "runId": run_id,
-            "approved": approved,
-            "finishReason": result["finishReason"],
-            "text": result["text"],
-        }
-        if tool_call is not None:
-            wire["toolCallId"] = tool_call
-        print_json(wire)
-        return
-    if result["text"]:
-        print_text(result["text"])
-    verb = "Approved" if approved else "Declined"
-    reason = result["finishReason"]
-    say(f"{verb}. The run ended with {reason!r}.")
+async def _told(output: ModelOutput, *, is_quiet: bool) -> str:
+    """What the model says from here on, shown as it comes."""
+    text = ""
+    async for piece in output.text_stream:
+        text += piece
+        if not is_quiet:
+            print_piece(piece)
+    if text and not is_quiet:
+        print_text()
+    return text
 
 
 def _one_run(argument: str | None, option: str | None) -> str:
@@ -174,7 +202,12 @@ def _one_run(argument: str | None, option: str | None) -> str:
     return chosen
 
 
-def _no_application(run_id: str, owner: str) -> Exception:
+async def _no_application(run_id: str, url: str | None) -> Exception:
+    """Whose run it is, so that the person knows what to name."""
+    from mastra_cli.suspended import owner_of_run
+
+    async with opened_store(url) as store:
+        owner = await owner_of_run(store.workflows, run_id)
     return wrong_usage(
         f"Run {run_id!r} belongs to agent {owner!r}, whose tools and model are in your code.",
         hint="Name the Agent or Mastra object that holds it: --app module:name",

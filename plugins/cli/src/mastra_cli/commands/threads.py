@@ -8,7 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from mastra_cli.exits import wrong_usage
-from mastra_cli.options import JsonOption, LimitOption, PageOption, UrlOption
+from mastra_cli.options import (
+    JsonOption,
+    LimitOption,
+    PageOption,
+    UrlOption,
+    check_paging,
+)
 from mastra_cli.render import print_json, print_table, print_text, say, shown_time
 from mastra_cli.running import new_group, waiting
 from mastra_cli.stores import opened_store
@@ -32,7 +38,7 @@ async def list_threads(
     as_json: JsonOption = False,
 ) -> None:
     """List threads, the newest first."""
-    _check_limit(limit)
+    check_paging(limit, page)
     async with opened_store(url) as store:
         found = await store.memory.list_threads(
             resource_id=resource, page=page, per_page=limit, order_by=OrderBy(direction="DESC")
@@ -65,7 +71,7 @@ async def messages(
 ) -> None:
     """Show the messages of a thread, the oldest first."""
     wanted = _one_of(thread_id, thread)
-    _check_limit(limit)
+    check_paging(limit, page)
     async with opened_store(url) as store:
         if await store.memory.get_thread_by_id(wanted) is None:
             raise ThreadNotFoundError(
@@ -90,11 +96,6 @@ def _one_of(argument: str | None, option: str | None) -> str:
     if not chosen:
         raise wrong_usage("No thread was named.", hint="mastra-py threads messages --thread ID")
     return chosen
-
-
-def _check_limit(limit: int) -> None:
-    if limit < 1:
-        raise wrong_usage(f"--limit is {limit}, not 1 or more.")
 
 
 def _say_rest(shown: int, total: int | None) -> None:

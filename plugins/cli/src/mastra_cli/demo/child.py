@@ -36,7 +36,7 @@ class Child:
     """
 
     def __init__(self, part: str, arguments: Sequence[str]) -> None:
-        self._command = ["-P", "-W", "ignore", "-m", "mastra_cli.demo.worker", part, *arguments]
+        self._command = ["-P", "-m", "mastra_cli.demo.worker", part, *arguments]
         self._process: asyncio.subprocess.Process | None = None
         self._stderr: IO[bytes] | None = None
 

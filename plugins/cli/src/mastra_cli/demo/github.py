@@ -15,7 +15,11 @@ from typing import Any, Final
 from mastra_cli.demo.deliveries import Delivery
 from mastra_core.wire.notifications import NotificationPriority
 
-__all__ = ("SOURCE", "notification_from_delivery")
+__all__ = (
+    "MAX_SUMMARY",
+    "SOURCE",
+    "notification_from_delivery",
+)
 
 SOURCE: Final = "github"
 

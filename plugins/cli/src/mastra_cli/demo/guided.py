@@ -24,7 +24,12 @@ from mastra_cli.demo.turns import (
 )
 from mastra_core.contracts.model import Model, ModelPart, ModelRequest
 
-__all__ = ("GuidedModel",)
+__all__ = (
+    "CLOSING_TOKENS",
+    "MAX_NOTED",
+    "TEXT_TOKENS",
+    "GuidedModel",
+)
 
 #: How many notifications a small model can keep apart.
 MAX_NOTED: Final = 6

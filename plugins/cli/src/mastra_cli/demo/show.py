@@ -23,7 +23,14 @@ from mastra_cli.stores import opened_store
 from mastra_cli.suspended import suspended_runs
 from mastra_core.contracts.storage import Storage
 
-__all__ = ("DemoOptions", "commands_to_look", "play", "url_of_file")
+__all__ = (
+    "PART_DEADLINE_S",
+    "DemoOptions",
+    "command_name",
+    "commands_to_look",
+    "play",
+    "url_of_file",
+)
 
 #: How long a part may take; the local model needs most of it on a slow machine.
 PART_DEADLINE_S: Final = 300.0

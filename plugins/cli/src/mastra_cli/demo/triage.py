@@ -18,6 +18,7 @@ from mastra_core.wire.notifications import PRIORITIES, NotificationRecord
 __all__ = (
     "ACTIONS",
     "AGENT_ID",
+    "INSTRUCTIONS",
     "OVERVIEW_TOOL",
     "PROPOSAL_TOOL",
     "REASONS",

@@ -53,6 +53,11 @@ async def _told() -> str:
     return line.strip()
 
 
+def _application(url: str, *agents: Agent) -> Mastra:
+    # The workers come one after the other, so leases in memory are enough.
+    return Mastra(storage=url, lease="memory:", agents=agents, notifications=_INBOX_SETTINGS)
+
+
 async def _ingest(options: argparse.Namespace) -> None:
     deliveries = (
         load_deliveries(options.deliveries) if options.deliveries else packaged_deliveries()
@@ -64,13 +69,14 @@ async def _ingest(options: argparse.Namespace) -> None:
     subjects = _subjects_of_events(events)
     agent = triage_agent(demo_model(options.model, is_settled), subjects)
     supervisor = TaskSupervisor("demo watcher")
-    async with Mastra(storage=options.url, agents=[agent], notifications=_INBOX_SETTINGS):
+    async with _application(options.url, agent):
         watch = agent.subscribe_to_thread(thread_id=options.thread, resource_id=RESOURCE_ID)
         done = supervisor.start(_watch(watch), name="demo-watch")
         results = await agent.send_notification_signal(
             events, thread_id=options.thread, resource_id=RESOURCE_ID
         )
         assert isinstance(results, list)
+        waking = _waking_output(results)
         records = {result.record.id: result for result in results}
         decided = Counter(result.decision.action for result in records.values())
         tell(
@@ -83,7 +89,7 @@ async def _ingest(options: argparse.Namespace) -> None:
         is_settled.set()
         run_id = await done
         # The approval is announced a moment before its rows are durable; the run's end isn't.
-        await _waking_output(results).wait()
+        await waking.wait()
         run = await _suspended_run(agent, options.thread, run_id)
         tell("suspended", **run)
         # The parent kills this process now; if it goes away instead, so do we.
@@ -169,7 +175,7 @@ async def _suspended_run(agent: Agent, thread: str, run_id: str) -> dict[str, An
 async def _resume(options: argparse.Namespace) -> None:
     is_settled = asyncio.Event()
     is_settled.set()
-    async with Mastra(storage=options.url, notifications=_INBOX_SETTINGS) as application:
+    async with _application(options.url) as application:
         records = await application.storage.notifications.list_notifications(options.thread)
         agent = triage_agent(demo_model(options.model, is_settled), subjects_of(records))
         application.add_agent(agent)

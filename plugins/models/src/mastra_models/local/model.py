@@ -29,7 +29,7 @@ CONTEXT_TOKENS: Final = 8_192
 #: Longest answer when the caller sets no limit.
 MAX_OUTPUT_TOKENS: Final = 512
 #: More threads than this make a small model slower.
-MAX_THREADS: Final = 8
+MAX_THREADS: Final = 4
 
 #: Settings under the names of the OpenAI protocol.
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -64,7 +64,7 @@ class LocalModel:
     Args:
         model_path: The weights.
         model_id: What to call the model in rows and messages.
-        threads: Threads of the engine; all usable cores by default.
+        threads: Threads of the engine; all usable cores but one by default, at most four.
         context_tokens: Tokens of prompt and answer together.
         ids: Makes the ids of tool calls.
     """
@@ -86,7 +86,7 @@ class LocalModel:
             EngineOptions(
                 model_path=model_path,
                 context_tokens=context_tokens,
-                threads=threads or min(usable_cores(), MAX_THREADS),
+                threads=threads or _default_threads(),
             )
         )
 
@@ -129,6 +129,12 @@ class LocalModel:
                     yield part
         for part in answer.finish():
             yield part
+
+
+def _default_threads() -> int:
+    # The engine's threads wait for each other at every layer. If other work wants the cores,
+    # two threads on two cores were ten times slower than one; on an idle machine hardly faster.
+    return max(1, min(usable_cores() - 1, MAX_THREADS))
 
 
 def _body(request: ModelRequest, form: Form | None) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""``mastra-py doctor``."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+
+def checks_of(ran: Any) -> dict[str, dict[str, str]]:
+    return {check["name"]: check for check in ran.json["checks"]}
+
+
+def test_a_store_that_is_well(run: Any, seeded: Any) -> None:
+    ran = run("doctor", "--url", seeded.url, "--json")
+
+    checks = checks_of(ran)
+    assert (0, True) == (ran.code, ran.json["ok"])
+    assert ("ok", "ok") == (checks["storage"]["status"], checks["shape"]["status"])
+    assert "wire 1.71" in checks["versions"]["summary"]
+    assert "the arguments" in checks["settings"]["summary"]
+    assert "local-model" in checks
+
+
+def test_leases_that_others_do_not_see_are_a_warning(run: Any, seeded: Any) -> None:
+    lease = checks_of(run("doctor", "--url", seeded.url, "--json"))["lease"]
+
+    assert "warning" == lease["status"]
+    assert "MASTRA_LEASE_URL" in lease["fix"]
+
+
+def test_no_store_is_a_warning(run: Any) -> None:
+    ran = run("doctor", "--json")
+
+    assert (0, "warning") == (ran.code, checks_of(ran)["storage"]["status"])
+
+
+def test_a_store_that_does_not_open_is_a_failure(run: Any) -> None:
+    ran = run("doctor", "--url", "file:nope.db", "--json")
+
+    assert (1, False) == (ran.code, ran.json["ok"])
+    assert "There is no database" in checks_of(ran)["storage"]["summary"]
+
+
+def test_looking_changes_nothing(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    sqlite3.connect(path).close()
+
+    ran = run("doctor", "--url", f"file:{path}", "--json")
+
+    assert "warning" == checks_of(ran)["shape"]["status"]
+    assert "mastra-py migrate" in checks_of(ran)["shape"]["fix"]
+    with sqlite3.connect(path) as database:
+        assert [] == database.execute("SELECT name FROM sqlite_master").fetchall()
+    database.close()
+
+
+def test_people_see_a_table(run: Any, seeded: Any) -> None:
+    ran = run("doctor", "--url", seeded.url)
+
+    assert ran.out.startswith("CHECK")
+    assert "storage" in ran.out

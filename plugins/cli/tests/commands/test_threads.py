@@ -1,0 +1,51 @@
+"""``mastra-py threads``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def test_threads_are_listed_under_wire_names(run: Any, seeded: Any) -> None:
+    (thread,) = run("threads", "list", "--url", seeded.url, "--json").json
+
+    assert ("t1", "r1") == (thread["id"], thread["resourceId"])
+    assert {"createdAt", "updatedAt", "title"} <= set(thread)
+
+
+def test_threads_of_another_resource_are_left_out(run: Any, seeded: Any) -> None:
+    assert [] == run("threads", "list", "--resource", "r2", "--url", seeded.url, "--json").json
+
+
+def test_messages_are_a_list_under_wire_names(run: Any, seeded: Any) -> None:
+    messages = run("threads", "messages", "--thread", "t1", "--url", seeded.url, "--json").json
+
+    assert "Deploy it." in str(messages[0]["content"])
+    assert "assistant" == messages[-1]["role"]
+    assert all(message["threadId"] == "t1" for message in messages)
+
+
+def test_the_thread_may_be_an_argument(run: Any, seeded: Any) -> None:
+    by_argument = run("threads", "messages", "t1", "--url", seeded.url, "--json").json
+    by_option = run("threads", "messages", "--thread", "t1", "--url", seeded.url, "--json").json
+
+    assert by_option == by_argument
+
+
+def test_people_see_text_and_calls(run: Any, seeded: Any) -> None:
+    ran = run("threads", "messages", "t1", "--url", seeded.url)
+
+    assert "    Deploy it.\n" in ran.out
+    assert "    I will.\n" in ran.out
+    assert "    [call] deploy {'env': 'prod'}\n" in ran.out
+
+
+def test_what_is_not_shown_is_said(run: Any, seeded: Any) -> None:
+    ran = run("threads", "messages", "t1", "--limit", "1", "--url", seeded.url)
+
+    assert "1 of 2 shown" in ran.err
+
+
+def test_the_url_may_come_from_the_environment(run: Any, seeded: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("MASTRA_STORAGE_URL", seeded.url)
+
+    assert 1 == len(run("threads", "list", "--json").json)
