@@ -48,6 +48,10 @@ def stamp_of(path: Path) -> tuple[int, int]:
     return path.stat().st_size, path.stat().st_mtime_ns
 
 
+def exists(path: Path) -> bool:
+    return path.exists()
+
+
 def pages_of(path: Path) -> bytes:
     """A database without its first page, which says which journal mode it has."""
     return path.read_bytes()[4096:]
@@ -144,6 +148,13 @@ async def test_a_plan_says_what_is_missing_and_changes_nothing(node_path: Path) 
     assert plan.statements
     assert all("mpy_" in sql or "mastra_py_" in sql for sql in plan.statements)
     assert before == pages_of(node_path)
+
+
+async def test_planning_for_a_new_file_creates_none(path: Path) -> None:
+    plan = await LibSQLStorage(f"file:{path}").plan_migration()
+
+    assert any(sql.startswith("CREATE TABLE") for sql in plan.statements)
+    assert not exists(path)
 
 
 async def test_an_old_table_gets_the_column_it_lacks(path: Path, query: Query) -> None:

@@ -11,7 +11,7 @@ from mastra_libsql.settings import LibSQLSettings
 from mastra_libsql.write_lock import WriteLock
 from mastra_sql.executor import Executor, Observer
 
-__all__ = ("Client", "open_client")
+__all__ = ("Client", "open_client", "open_write_lock")
 
 
 class Client(Executor, Protocol):
@@ -43,9 +43,17 @@ class Client(Executor, Protocol):
 
 
 @asynccontextmanager
-async def open_client(settings: LibSQLSettings) -> AsyncIterator[Client]:
+async def open_write_lock() -> AsyncIterator[WriteLock]:
+    """The lock of one file, for all connections of this process that write to it."""
+    yield WriteLock()
+
+
+@asynccontextmanager
+async def open_client(
+    settings: LibSQLSettings, lock: WriteLock | None = None
+) -> AsyncIterator[Client]:
     """The client of a database, open."""
-    client = _client(settings)
+    client = _client(settings, lock or WriteLock())
     try:
         await client.open()
         yield client
@@ -53,10 +61,10 @@ async def open_client(settings: LibSQLSettings) -> AsyncIterator[Client]:
         await client.aclose()
 
 
-def _client(settings: LibSQLSettings) -> Client:
+def _client(settings: LibSQLSettings, lock: WriteLock) -> Client:
     target = settings.target
     if target.is_embedded:
-        return EmbeddedExecutor(target, settings, WriteLock())
+        return EmbeddedExecutor(target, settings, lock)
     from mastra_libsql.remote import remote_client
 
     return remote_client(target, settings)

@@ -32,10 +32,10 @@ __all__ = (
     "MINIMUM_SQLITE",
     "MigrationPlan",
     "check_sqlite_version",
-    "ddl",
     "migration",
     "plain",
     "plan_of",
+    "plan_of_nothing",
 )
 
 MINIMUM_SQLITE: Final = (3, 45, 0)
@@ -80,9 +80,9 @@ def plain(sql: str, *, columns: Sequence[str] = (), writes: bool = False) -> Sta
     )
 
 
-def ddl(tables: Tables, prefix: str = "") -> tuple[str, ...]:
-    """Everything that an empty database needs, in order, for ``mastra-py migrate --sql``."""
-    return plan_of(_Catalogue(), tables, prefix, _Facts()).statements
+def plan_of_nothing(tables: Tables, prefix: str = "") -> MigrationPlan:
+    """Everything that an empty database needs, in order."""
+    return plan_of(_Catalogue(), tables, prefix, _Facts())
 
 
 def check_sqlite_version(version: str) -> None:

@@ -51,6 +51,10 @@ class Target(BaseModel):
         """Whether the database runs inside this process."""
         return self.kind in {TargetKind.MEMORY, TargetKind.FILE}
 
+    def is_new(self) -> bool:
+        """Whether opening would create a file."""
+        return self.kind is TargetKind.FILE and not Path(self.address).exists()
+
 
 class LibSQLSettings(BaseModel):
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Self, TypeVar
 from mastra_core.errors import StorageConnectionError, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_libsql.capabilities import STORAGE_CAPABILITIES
-from mastra_libsql.client import Client, open_client
+from mastra_libsql.client import Client, open_client, open_write_lock
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.errors import error_id
-from mastra_libsql.migrate import MigrationPlan, ddl, migration, plain
+from mastra_libsql.migrate import MigrationPlan, migration, plain, plan_of_nothing
 from mastra_libsql.schema import retention_index
 from mastra_libsql.settings import LibSQLSettings, TargetKind
 from mastra_sql.executor import Observer, Program, ProgramFactory, Rows, Step
@@ -81,7 +81,8 @@ class LibSQLStorage:
         self._tables = build_tables(self._prefix)
         self._door = _Door(target.address)
         self._dialect = SqliteDialect(has_own_clock=not target.is_embedded)
-        self._shared: AbstractAsyncContextManager[Client] | None = None
+        #: What is shared with other users of the database, while the store is open.
+        self._opened: AsyncExitStack | None = None
         #: How many ``async with`` blocks are inside; the last one closes.
         self._entered = 0
         host = SqlHost(
@@ -143,19 +144,23 @@ class LibSQLStorage:
                 missing and ``disable_init`` is set.
             StorageError: The database can't be opened.
         """
-        if self._shared is not None:
+        if self._opened is not None:
             return
-        key = ("libsql.client", self.settings.model_dump_json())
-        shared = self._context.share(key, lambda: open_client(self.settings))
-        client = await shared.__aenter__()
-        try:
-            self._door.client = client
-            await self._migrate()
-        except BaseException:
-            self._door.client = None
-            await shared.__aexit__(None, None, None)
-            raise
-        self._shared = shared
+        async with AsyncExitStack() as stack:
+            address = self.settings.target.address
+            share = self._context.share
+            lock = await stack.enter_async_context(
+                share(("libsql.write_lock", address), open_write_lock)
+            )
+            self._door.client = await stack.enter_async_context(
+                share(("libsql.client", self.settings), lambda: open_client(self.settings, lock))
+            )
+            try:
+                await self._migrate()
+            except BaseException:
+                self._door.client = None
+                raise
+            self._opened = stack.pop_all()
 
     async def _migrate(self) -> None:
         apply = not self.settings.disable_init
@@ -176,11 +181,11 @@ class LibSQLStorage:
 
     async def aclose(self) -> None:
         """Close the database if nobody else uses it; every later call raises."""
-        shared, self._shared = self._shared, None
+        opened, self._opened = self._opened, None
         self._door.left = self._door.client or self._door.left
         self._door.client = None
-        if shared is not None:
-            await shared.__aexit__(None, None, None)
+        if opened is not None:
+            await opened.aclose()
 
     async def __aenter__(self) -> Self:
         await self.init()
@@ -208,6 +213,9 @@ class LibSQLStorage:
         """
         if self._door.client is not None:
             return await self._door.read_program("plan", lambda: self._migration(apply=False))
+        if self.settings.target.is_new():
+            # Looking must not create a file.
+            return plan_of_nothing(self._tables, self._prefix)
         async with open_client(self.settings) as client:
             self._door.client = client
             try:
@@ -217,7 +225,8 @@ class LibSQLStorage:
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
-        return ";\n".join(ddl(self._tables, self._prefix)) + ";\n"
+        plan = plan_of_nothing(self._tables, self._prefix)
+        return ";\n".join(plan.statements) + ";\n"
 
     def diagnostics(self) -> Mapping[str, int]:
         """

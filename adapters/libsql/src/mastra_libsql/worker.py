@@ -34,6 +34,9 @@ _LONGEST_GROUP: Final = 0.05
 #: Answers of a long group of reads are given out in between.
 _LONGEST_SILENCE: Final = 0.002
 
+#: Seconds between two interrupts while a connection is being closed.
+_INTERRUPT_EVERY: Final = 0.01
+
 _NO_ROWS: Final[Rows] = []
 
 
@@ -231,14 +234,25 @@ class Worker:
     async def aclose(self) -> None:
         """End what runs, answer what waits, close the connection; idempotent."""
         first, self._closing = not self._closing, True
-        if self._thread is None or self._process != os.getpid():
+        thread = self._thread
+        if thread is None or self._process != os.getpid():
             return
         if first:
             self._queue.put(None)
-        if self._session is not None:
-            with suppress(apsw.ConnectionClosedError):
-                self._session.connection.interrupt()
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._end, thread)
+
+    def _end(self, thread: threading.Thread) -> None:
+        """
+        Interrupt until the thread has ended.
+
+        Once isn't enough: an interrupt that comes just before a statement starts is forgotten.
+        """
+        while thread.is_alive():
+            session = self._session
+            if session is not None:
+                with suppress(apsw.ConnectionClosedError):
+                    session.connection.interrupt()
+            thread.join(_INTERRUPT_EVERY)
 
     def _start(self) -> None:
         self._process = os.getpid()

@@ -8,7 +8,6 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Executable,
-    Select,
     Table,
     and_,
     delete,
@@ -242,7 +241,7 @@ class WorkflowStatements(StatementSet):
         table = self._table
         created_at = self.dialect.time_out(table.c.createdAt)
 
-        def of(index: int) -> Select[Any]:
+        def of(index: int) -> Any:
             # One ordered walk through the index per name; merged below.
             statement = (
                 select(table.c.workflow_name, table.c.run_id, created_at.label("createdAt"))
