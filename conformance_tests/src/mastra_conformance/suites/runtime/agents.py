@@ -67,10 +67,11 @@ def workshop(
     memory: bool | MemoryOptions = True,
     idempotent: bool = False,
     gate: str | None = None,
+    counts: str = "integer",
 ) -> Workshop:
     """
     An agent with the tools ``deploy`` (needs approval), ``ask`` (suspends with a question,
-    resumed with an answer), ``count`` (suspends, resumed with an integer), ``park``
+    resumed with an answer), ``count`` (suspends, resumed with a number), ``park``
     (suspends without declaring it) and ``echo``.
 
     Args:
@@ -79,6 +80,7 @@ def workshop(
         memory: Whether it remembers threads.
         idempotent: Whether ``deploy`` may be repeated.
         gate: A gate at which ``deploy`` waits before it returns.
+        counts: The JSON type that ``count`` is resumed with.
     """
     gates = Gates()
     model = ScriptedModel(calls or [deploy_calls("prod"), [text("done")]], gates=gates)
@@ -144,7 +146,7 @@ def workshop(
                 id="count",
                 input_schema={"type": "object"},
                 execute=count,
-                resume_schema={"type": "integer"},
+                resume_schema={"type": counts},
             ),
             FunctionTool(id="park", input_schema={"type": "object"}, execute=park),
             FunctionTool(id="echo", input_schema={"type": "object"}, execute=echo),

@@ -15,6 +15,7 @@ import pytest
 from mastra_conformance.cases import case
 from mastra_conformance.clock import ShiftedClock
 from mastra_conformance.suite import Suite
+from mastra_conformance.suites.runtime.inboxes import due_event
 from mastra_core import Agent, FunctionTool, Mastra, MemoryOptions
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
@@ -127,7 +128,7 @@ class NotificationsSuite(Suite):
     role = "runtime"
     capabilities = ("memory", "workflows", "notifications", "notifications.claims", "schedules")
 
-    @case("notifications", 55, 69)
+    @case("notifications", 55)
     async def test_an_event_wakes_an_idle_agent(
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
@@ -157,6 +158,46 @@ class NotificationsSuite(Suite):
         )
         assert result.run_id is not None
         assert "Seen" == answer.content["parts"][-1]["text"]
+
+    @case("notifications", 61)
+    async def test_an_event_that_may_only_be_stored_stays_in_the_inbox(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The message is a row, nobody is asked, and the record isn't delivered."""
+        async with house(store, clock=clock, ids=ids) as home:
+            result = await home.agent.send_notification_signal(
+                {"source": "github", "kind": "ci", "summary": "CI failed", "priority": "high"},
+                resource_id=RESOURCE,
+                thread_id=THREAD,
+                if_idle={"behavior": "persist"},
+            )
+            await home.quiet()
+            (row,) = await home.rows()
+            assert isinstance(result, NotificationResult)
+            record = await home.record(result.record.id)
+
+        assert full_signal_id(THREAD, record.id, 1) == row.id
+        assert ("pending", None) == (record.status, record.delivered_signal_id)
+        assert [] == home.model.requests
+
+    @case("notifications", 82)
+    async def test_parallel_dispatches_store_one_row_per_record(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Ten at once, a hundred due records: a hundred rows of the agent's thread."""
+        names = [f"n{number}" for number in range(100)]
+        for name in names:
+            await store.notifications.create_notification(due_event(name, deliver_at=clock.now()))
+        calls = [[text("ok")] for _ in names]
+        async with house(store, clock=clock, ids=ids, calls=calls) as home:
+            async with asyncio.TaskGroup() as group:
+                sent = [group.create_task(home.dispatch()) for _ in range(10)]
+            await home.quiet()
+            page = await store.memory.list_messages(THREAD, per_page=False)
+
+        rows = [row.id for row in page.messages if row.role == "signal"]
+        assert ["notification"] * 100 == [tag for one in sent for tag in one.result()]
+        assert sorted(full_signal_id(THREAD, name, 1) for name in names) == sorted(rows)
 
     @case("notifications", 56, 57, 75)
     async def test_events_reach_a_running_agent(

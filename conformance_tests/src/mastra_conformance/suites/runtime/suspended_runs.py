@@ -19,6 +19,7 @@ from mastra_conformance.suites.runtime.agents import (
     deploy_calls,
     workshop,
 )
+from mastra_conformance.suites.storage.things import approval_run, at
 from mastra_core import Agent
 from mastra_core.base.ids import Ids
 from mastra_core.contracts.storage import Storage
@@ -35,6 +36,7 @@ from mastra_core.errors import (
     WireVersionError,
 )
 from mastra_core.streaming.output import ModelOutput
+from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import text, tool_call
 from mastra_core.wire.snapshots import INNER_WORKFLOW, OUTER_WORKFLOW
 from mastra_core.workflows.snapshot_store import CLAIM_TTL_MS
@@ -194,16 +196,39 @@ class SuspendedRunListSuite(Suite):
     async def test_bad_pages_are_refused_before_storage_is_asked(
         self, store: Storage, clock: ShiftedClock, ids: Ids, page: dict[str, Any]
     ) -> None:
-        """The error names the argument; a closed store isn't even noticed."""
+        """The error names the argument; the store gets no call."""
+        calls: list[str] = []
         shop = workshop()
-        async with application(store, shop, clock=clock, ids=ids):
-            pass
-
-        with pytest.raises(RunArgumentError) as raised:
-            await shop.agent.list_suspended_runs(**page)
+        async with application(faulty_storage(store, calls.append), shop, clock=clock, ids=ids):
+            calls.clear()
+            with pytest.raises(RunArgumentError) as raised:
+                await shop.agent.list_suspended_runs(**page)
 
         expected = "PER_PAGE" if "per_page" in page else "PAGE"
+        assert [] == calls
         assert f"AGENT_LIST_SUSPENDED_RUNS_INVALID_{expected}" == raised.value.id
+
+    @case("snapshots", 61)
+    async def test_a_run_says_when_it_was_suspended_and_is_found_by_its_creation(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Created Monday, suspended Tuesday."""
+        monday, tuesday = at(0), at(86_400)
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            await store.workflows.persist_workflow_snapshot(
+                workflow_name=OUTER_WORKFLOW,
+                run_id="run1",
+                snapshot=approval_run("run1", agent_id="helper"),
+                created_at=monday,
+                updated_at=tuesday,
+            )
+
+            late = await shop.agent.list_suspended_runs(from_date=tuesday)
+            found = await shop.agent.list_suspended_runs(from_date=monday, to_date=monday)
+
+        assert 0 == late.total
+        assert [(monday, tuesday)] == [(run.created_at, run.suspended_at) for run in found.runs]
 
     @case("snapshots", 62)
     async def test_a_finished_run_is_not_listed(
@@ -454,18 +479,22 @@ class ResumeSuite(Suite):
         assert len(shop.executed) == 1
 
     @case("snapshots", 77)
+    @pytest.mark.parametrize(
+        ("answer", "kind"), [(0, "integer"), (False, "boolean"), ("", "string")]
+    )
     async def test_a_falsy_answer_is_delivered(
-        self, store: Storage, clock: ShiftedClock, ids: Ids
+        self, store: Storage, clock: ShiftedClock, ids: Ids, answer: Any, kind: str
     ) -> None:
-        """Zero is data."""
-        shop = workshop([[tool_call("count", {})], [text("ok")]])
+        """Zero, False and an empty text are data."""
+        shop = workshop([[tool_call("count", {})], [text("ok")]], counts=kind)
         async with application(store, shop, clock=clock, ids=ids):
             output = await park(shop.agent)
 
-            resumed = await shop.agent.resume_stream(0, run_id=output.run_id)
+            resumed = await shop.agent.resume_stream(answer, run_id=output.run_id)
             results = await resumed.tool_results
 
-        assert [{"counted": 0}] == [chunk["payload"]["result"] for chunk in results]
+        (counted,) = [chunk["payload"]["result"]["counted"] for chunk in results]
+        assert (answer, type(answer)) == (counted, type(counted))
 
     @case("snapshots", 78)
     async def test_data_that_does_not_fit_leaves_the_row_as_it_was(
@@ -588,13 +617,18 @@ class ResumeSuite(Suite):
 
         assert ("stop", 1) == (reason, len(shop.executed))
 
-    @case("snapshots", 82)
     async def test_an_answer_waits_for_a_slow_writer(
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """The announcement may be faster than the row: running or pending rows are re-read."""
+        looked = asyncio.Event()
+
+        def note(point: str) -> None:
+            if point == "workflows.load_workflow_snapshot:after":
+                looked.set()
+
         shop = workshop()
-        async with application(store, shop, clock=clock, ids=ids):
+        async with application(faulty_storage(store, note), shop, clock=clock, ids=ids):
             output = await park(shop.agent)
             snapshot = await store.workflows.load_workflow_snapshot(
                 workflow_name=OUTER_WORKFLOW, run_id=output.run_id
@@ -605,8 +639,9 @@ class ResumeSuite(Suite):
                 run_id=output.run_id,
                 snapshot={**snapshot, "status": "pending"},
             )
+            looked.clear()
             answer = asyncio.create_task(shop.agent.approve_tool_call(output.run_id))
-            await asyncio.sleep(0)
+            await looked.wait()
             await store.workflows.persist_workflow_snapshot(
                 workflow_name=OUTER_WORKFLOW, run_id=output.run_id, snapshot=snapshot
             )

@@ -127,11 +127,16 @@ class ClaimSuite(Suite):
         await scheduled(store)
         await scheduled(store, "n2", deliver_at=None, summary_at=at(2))
 
-        await claim(store)
+        claims = await claim(store)
+        ends = max(got.expires_at for got in claims)
+        last = min(got.expires_at for got in claims) - timedelta(milliseconds=1)
 
         async with open_store() as other:
             assert ([], []) == (await due(store), await due(other))
             assert ([], []) == (await claim(store), await claim(other, "two"))
+            assert ([], []) == (await due(store, last), await due(other, last))
+            assert [] == await other.notifications.claim_due(last, "two")
+            assert {"n1", "n2"} == set(await due(other, ends))
 
     @case("notifications", 93)
     async def test_a_claim_leaves_status_attempts_and_update_time_alone(
