@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TextIO
 
 __all__ = ("main",)
@@ -70,8 +71,8 @@ class _Requests:
 
 
 def _open_engine(options: argparse.Namespace) -> Any:
-    import xllamacpp
-
+    # By name: the extension module tells type checkers nothing.
+    xllamacpp: Any = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = options.model
     params.n_ctx = options.context
