@@ -67,6 +67,8 @@ class Confirmation:
             visibility_ms=self._settings.visibility_ms,
             agent_ids=self._agent_ids,
         )
+        if not claims:
+            return []
         groups: dict[tuple[str, str], list[NotificationClaim]] = {}
         for claim in claims:
             groups.setdefault((claim.record.thread_id, claim.signal_id), []).append(claim)

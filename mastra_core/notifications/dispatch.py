@@ -39,7 +39,7 @@ __all__ = ("Dispatch",)
 
 logger = logging.getLogger(__name__)
 
-Group = tuple[str, str, str]
+_Group = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,7 @@ class Dispatch:
         agent_ids: Sequence[str] | None,
         now: datetime,
         on_wait: Callable[[str, str, datetime], None],
+        on_idle: Callable[[str, str], None],
         on_failed: Callable[[NotificationRecord], None] | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -86,6 +87,7 @@ class Dispatch:
         self._find = find
         self._agent_ids = agent_ids
         self._now = now
+        self._on_idle = on_idle
         self._is_stopping = is_stopping
         self._keeper = ClaimKeeper(storage, clock=clock, visibility_ms=settings.visibility_ms)
         self._result = DispatchResult()
@@ -173,7 +175,7 @@ class Dispatch:
     # -- groups ---------------------------------------------------------------------------
 
     async def _handle(self, claims: Sequence[NotificationClaim]) -> None:
-        groups: dict[Group, list[NotificationClaim]] = {}
+        groups: dict[_Group, list[NotificationClaim]] = {}
         lonely: list[NotificationClaim] = []
         for claim in claims:
             record = claim.record
@@ -200,7 +202,7 @@ class Dispatch:
         for item in sorted(rest, key=lambda item: item.order):
             await self._book.fail(item.claims, _is_missing(item.claims[0].record))
 
-    async def _handle_group(self, group: Group, claims: list[NotificationClaim]) -> None:
+    async def _handle_group(self, group: _Group, claims: list[NotificationClaim]) -> None:
         agent_id, resource_id, thread_id = group
         try:
             inbox = await find_agent(self._find, agent_id)
@@ -310,6 +312,7 @@ class Dispatch:
             return
         if record.priority == "high" and record.summary_signal_id and state == "active":
             await self._book.wait([claim])
+            self._notice_idle(inbox, record)
             return
         decision = item.decision or await self._options_decision(inbox, record, state)
         if decision is not None and decision.hold:
@@ -339,6 +342,16 @@ class Dispatch:
             self._result.has_more = True
         else:
             self._result.delivered.append(done)
+
+    def _notice_idle(self, inbox: AgentInbox, record: NotificationRecord) -> None:
+        """
+        The run may have ended while its record was being put off; it tells so only once, and
+        that may have been too early.
+        """
+        resource_id, thread_id = record.resource_id or "", record.thread_id
+        state = inbox.sink.thread_activity(resource_id=resource_id, thread_id=thread_id)
+        if state == "idle":
+            self._on_idle(resource_id, thread_id)
 
     async def _options_decision(
         self, inbox: AgentInbox, record: NotificationRecord, state: ThreadActivity

@@ -219,6 +219,7 @@ class NotificationService:
             agent_ids=self._known_agents(),
             now=now,
             on_wait=self._waiting.add,
+            on_idle=self.thread_idle,
             on_failed=self._on_failed,
             is_stopping=lambda: self._dispatcher.is_stopping,
         )

@@ -134,6 +134,12 @@ class Inbox:
             due_event(notification_id, **members)
         )
 
+    async def undecided(self, **members: Any) -> NotificationRecord:
+        """What an ingress leaves that died right after it had stored the event."""
+        return await self.store.notifications.create_notification(
+            due_event("n1", **members), guard_until=self.later(60)
+        )
+
     def later(self, seconds: float) -> datetime:
         """A time so far from now."""
         return self.clock.now() + timedelta(seconds=seconds)

@@ -29,17 +29,17 @@ from mastra_core.rules.notification_claims import full_signal_id
 from mastra_core.testing.scripted_model import text, tool_call
 
 __all__ = (
-    "LAPSED_MS",
-    "SHORT",
+    "_LAPSED_MS",
+    "_SHORT",
     "CrashSuite",
-    "Elapse",
+    "_Elapse",
 )
 
-Elapse = Callable[[int], Awaitable[None]]
+_Elapse = Callable[[int], Awaitable[None]]
 
-SHORT = {"visibility_ms": 400}
+_SHORT = {"visibility_ms": 400}
 """Claims that a test lets lapse; a server's clock really waits for them."""
-LAPSED_MS = 500
+_LAPSED_MS = 500
 
 
 async def _crashed(processes: Processes, **arguments: Any) -> None:
@@ -144,7 +144,7 @@ class CrashSuite(Suite):
         clock: ShiftedClock,
         ids: Ids,
         processes: Processes,
-        elapse: Elapse,
+        elapse: _Elapse,
         *,
         action: str,
         point: str,
@@ -154,7 +154,7 @@ class CrashSuite(Suite):
         if action == "dispatch":
             await _store_due(store, clock)
         await _killed_when_stored(processes, once, action=action, point=point)
-        await elapse(LAPSED_MS)
+        await elapse(_LAPSED_MS)
         async with house(store, clock=clock, ids=ids, calls=[[text("Seen")]]) as home:
             await home.dispatch(after=61)
             await home.quiet()
@@ -176,15 +176,15 @@ class CrashSuite(Suite):
         clock: ShiftedClock,
         ids: Ids,
         processes: Processes,
-        elapse: Elapse,
+        elapse: _Elapse,
     ) -> None:
         """No attempt is counted (C4)."""
         await _store_due(store, clock)
         await _crashed(
-            processes, action="dispatch", point="notifications.claim_due:after", settings=SHORT
+            processes, action="dispatch", point="notifications.claim_due:after", settings=_SHORT
         )
         held = await _is_due(store, clock)
-        await elapse(LAPSED_MS)
+        await elapse(_LAPSED_MS)
         lapsed = await _is_due(store, clock)
         async with house(store, clock=clock, ids=ids, calls=[[text("Seen")]]) as home:
             tags = await home.dispatch()
@@ -201,7 +201,7 @@ class CrashSuite(Suite):
         clock: ShiftedClock,
         ids: Ids,
         processes: Processes,
-        elapse: Elapse,
+        elapse: _Elapse,
         *,
         when: str,
     ) -> None:
@@ -212,10 +212,10 @@ class CrashSuite(Suite):
             processes,
             action="dispatch",
             point=f"notifications.finalize_summary:{when}",
-            settings=SHORT,
+            settings=_SHORT,
         )
         between = [await store.notifications.get_notification(THREAD, name) for name in names]
-        await elapse(LAPSED_MS)
+        await elapse(_LAPSED_MS)
         async with house(store, clock=clock, ids=ids) as home:
             await home.dispatch(after=1)
             again = await home.dispatch(after=3600)
@@ -236,7 +236,7 @@ class CrashSuite(Suite):
         clock: ShiftedClock,
         ids: Ids,
         processes: Processes,
-        elapse: Elapse,
+        elapse: _Elapse,
         *,
         when: str,
         attempts: int,
@@ -247,10 +247,10 @@ class CrashSuite(Suite):
             processes,
             action="dispatch",
             point=f"notifications.fail_claims:{when}",
-            settings=SHORT,
+            settings=_SHORT,
             fails=True,
         )
-        await elapse(LAPSED_MS)
+        await elapse(_LAPSED_MS)
         async with house(store, clock=clock, ids=ids, has_model=False) as home:
             await home.dispatch(after=40)
             record = await home.record("n1")
@@ -287,17 +287,17 @@ class CrashSuite(Suite):
         clock: ShiftedClock,
         ids: Ids,
         processes: Processes,
-        elapse: Elapse,
+        elapse: _Elapse,
     ) -> None:
         """The successor's result stands: no second row, no other status (C8)."""
         await _store_due(store, clock)
         async with processes.start(
-            freeze, point="notifications.finalize_full:before", settings=SHORT
+            freeze, point="notifications.finalize_full:before", settings=_SHORT
         ) as worker:
             await worker.reached("sent")
             worker.pause()
             await worker.go()
-            await elapse(LAPSED_MS)
+            await elapse(_LAPSED_MS)
             async with house(store, clock=clock, ids=ids, calls=[[text("Seen")]]) as home:
                 await home.dispatch()
                 await home.quiet()
@@ -363,4 +363,4 @@ class CrashSuite(Suite):
 async def _killed_when_stored(processes: Processes, once: str | None, **arguments: Any) -> None:
     """Kill at the point; with ``once`` only after the run has stored the signal."""
     event = {"id": "n1", "priority": "high"}
-    await _crashed(processes, event=event, settings=SHORT, once=once, **arguments)
+    await _crashed(processes, event=event, settings=_SHORT, once=once, **arguments)

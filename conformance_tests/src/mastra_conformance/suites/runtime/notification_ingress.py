@@ -27,11 +27,11 @@ from mastra_core.testing.faults import faulty_storage, raise_at
 from mastra_core.testing.recording_sink import RecordingSink
 
 __all__ = (
-    "BLOCKED",
+    "_BLOCKED",
     "IngressSuite",
 )
 
-BLOCKED = Accepted(action="blocked", run_id="run-of-another", reason="thread-blocked")
+_BLOCKED = Accepted(action="blocked", run_id="run-of-another", reason="thread-blocked")
 
 
 async def _schedule_exists(store: Storage) -> bool:
@@ -466,7 +466,7 @@ class IngressSuite(Suite):
         """Pending, no attempt, no signal id, due again soon."""
         inbox = Inbox(store, clock=clock, ids=ids)
         inbox.sink.active.add(THREAD)
-        inbox.sink.answer = lambda *_: BLOCKED
+        inbox.sink.answer = lambda *_: _BLOCKED
 
         result = await inbox.send(priority=priority)
 

@@ -26,11 +26,11 @@ from mastra_core.testing.faults import faulty_storage, raise_at
 from mastra_core.wire.schedules import Schedule
 
 __all__ = (
-    "TARGET",
+    "_TARGET",
     "ScheduleSuite",
 )
 
-TARGET = (
+_TARGET = (
     '{"type":"workflow","workflowId":"__mastra_notification_dispatcher","inputData":{"limit":%d}}'
 )
 
@@ -87,15 +87,23 @@ class ScheduleSuite(Suite):
     ) -> None:
         """And nobody looks at schedules."""
         looks: list[str] = []
+        polls: list[str] = []
+        polled = asyncio.Event()
 
         def note(point: str) -> None:
             if point.startswith("schedules."):
                 looks.append(point)
+            if point == "notifications.claim_due:after":
+                polls.append(point)
+                if len(polls) == 4:
+                    polled.set()
 
-        inbox = Inbox(faulty_storage(store, note), clock=clock, ids=ids)
+        inbox = Inbox(faulty_storage(store, note), clock=clock, ids=ids, poll_ms=20)
 
         await inbox.send(priority="high")
         await inbox.dispatch()
+        async with _looping(inbox):
+            await polled.wait()
 
         assert [] == looks
         assert [] == await store.schedules.list_schedules()
@@ -113,7 +121,7 @@ class ScheduleSuite(Suite):
         await inbox.send(priority="low")
 
         assert row == await _row(store)
-        assert TARGET % 100 == encode(row.target)
+        assert _TARGET % 100 == encode(row.target)
         assert "__mastra_notification_dispatch" == row.id
         assert ("*/1 * * * *", None, "active", None) == (
             row.cron,
@@ -140,7 +148,7 @@ class ScheduleSuite(Suite):
 
         row = await _row(store)
         assert ("0 * * * *", "paused") == (row.cron, row.status)
-        assert TARGET % 7 == encode(row.target)
+        assert _TARGET % 7 == encode(row.target)
         assert 0 == row.next_fire_at % 1_800_000  # time zones differ by half hours, too
         assert 1 == changed.announced
 
@@ -360,6 +368,27 @@ class ScheduleSuite(Suite):
         soon = await inbox.record("soon")
         assert ("pending", False) == (soon.status, await inbox.is_due("soon", after=15))
         assert await inbox.is_due("soon", after=25)
+
+    async def test_a_thread_that_becomes_idle_while_a_record_is_put_off_isnt_missed(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """The run tells its end once, and that may be before anybody waits for it."""
+        inboxes: list[Inbox] = []
+
+        def end_run(point: str) -> None:
+            if point == "notifications.release_claims:before":
+                inboxes[0].sink.active.clear()
+                inboxes[0].service.thread_idle("user_1", THREAD)
+
+        inbox = Inbox(faulty_storage(store, end_run), clock=clock, ids=ids)
+        inboxes.append(inbox)
+        inbox.sink.active.add(THREAD)
+        sends = _Sends(inbox)
+        await inbox.send(priority="high", summary="the text")
+        async with _looping(inbox):
+            await sends.wait(2)
+
+        assert ["github: 1", "the text"] == [signal.contents for signal in inbox.sink.signals]
 
     async def test_the_loop_outlives_a_failing_store(
         self, store: Storage, clock: ShiftedClock, ids: Ids

@@ -28,13 +28,13 @@ from mastra_core.testing.faults import faulty_storage, raise_at
 from mastra_core.wire.notifications import NotificationPatch
 
 __all__ = (
-    "BLOCKED",
-    "NOTHING",
-    "Desk",
+    "_BLOCKED",
+    "_NOTHING",
     "InboxToolSuite",
+    "_Desk",
 )
 
-BLOCKED = Accepted(action="blocked", run_id="run-of-another", reason="thread-blocked")
+_BLOCKED = Accepted(action="blocked", run_id="run-of-another", reason="thread-blocked")
 
 
 class _NoWriter:
@@ -52,7 +52,7 @@ async def _never(*_: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class _Desk:
     """An agent's place at the inbox."""
 
     inbox: Inbox
@@ -85,7 +85,7 @@ def _desk(
     resource_id: str | None = RESOURCE,
     looks_up: bool = True,
     allow_other_threads: bool = False,
-) -> Desk:
+) -> _Desk:
     inbox = Inbox(store, clock=clock, ids=ids)
     tool = create_notification_inbox_tool(
         store.notifications,
@@ -103,7 +103,7 @@ def _desk(
         thread_id=thread_id,
         resource_id=resource_id,
     )
-    return Desk(inbox=inbox, tool=tool, context=context)
+    return _Desk(inbox=inbox, tool=tool, context=context)
 
 
 def _ids(result: dict[str, Any]) -> list[str]:
@@ -122,7 +122,7 @@ def _read(
     }
 
 
-NOTHING = "No unread notifications needed delivery."
+_NOTHING = "No unread notifications needed delivery."
 
 
 class InboxToolSuite(Suite):
@@ -261,7 +261,7 @@ class InboxToolSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """Nobody would bring it again."""
-        desk_ids: list[Desk] = []
+        desk_ids: list[_Desk] = []
 
         async def merge(point: str) -> None:
             if point == "notifications.list_notifications:after":
@@ -368,7 +368,7 @@ class InboxToolSuite(Suite):
 
         assert _read("2 notifications will now be delivered.", delivered=2) == first
         assert _read("1 notification will now be delivered.", delivered=1) == second
-        assert _read(NOTHING) == third
+        assert _read(_NOTHING) == third
 
     @case("notifications", 107)
     async def test_reading_sends_nothing_twice(
@@ -385,8 +385,8 @@ class InboxToolSuite(Suite):
         delivered = await desk.call("read", id="n1")
         archived = await desk.call("read", id="n2")
 
-        assert _read(NOTHING, seen=1) == delivered
-        assert _read(NOTHING, already=1) == archived
+        assert _read(_NOTHING, seen=1) == delivered
+        assert _read(_NOTHING, already=1) == archived
         assert sent == len(desk.inbox.sink.sent)
         assert ["seen", "archived"] == await desk.statuses("n1", "n2")
 
@@ -401,7 +401,7 @@ class InboxToolSuite(Suite):
 
         results = [await desk.call("read", id="n1") for desk in (homeless, alone)]
 
-        assert [_read(NOTHING, unavailable=1)] * 2 == results
+        assert [_read(_NOTHING, unavailable=1)] * 2 == results
         assert ["pending"] == await alone.statuses("n1")
 
     @case("notifications", 108)
@@ -442,7 +442,7 @@ class InboxToolSuite(Suite):
         assert ([], 1) == (result.signals, len(desk.inbox.sink.sent))
 
     @case("notifications", 111)
-    @pytest.mark.parametrize("answer", [RuntimeError("no model"), BLOCKED])
+    @pytest.mark.parametrize("answer", [RuntimeError("no model"), _BLOCKED])
     async def test_a_signal_that_nobody_took_leaves_the_record_unread(
         self, store: Storage, clock: ShiftedClock, ids: Ids, answer: Accepted | Exception
     ) -> None:
@@ -456,7 +456,7 @@ class InboxToolSuite(Suite):
         desk.inbox.sink.answer = lambda *_: None
         again = await desk.call("read", id="n1")
 
-        assert _read(NOTHING, unavailable=1) == failed
+        assert _read(_NOTHING, unavailable=1) == failed
         assert ("pending", None) == (record.status, record.delivered_signal_id)
         assert 1 == again["delivered"]
 
