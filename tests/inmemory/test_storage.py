@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from mastra_core.contracts.storage import Storage, TaskFilter
+from mastra_conformance import case
+from mastra_core.contracts.storage import PrunePolicy, Storage, TaskFilter
 from mastra_core.errors import StorageConnectionError, UnknownSettingError
 from mastra_core.inmemory.capabilities import STORAGE_CAPABILITIES
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.inmemory.storage.settings import InMemoryStorageSettings
 from mastra_core.plugins import AdapterContext, PluginManager, open_storage
+from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.wire.messages import Message
 from mastra_core.wire.notifications import CreateNotification, NotificationPatch
 from mastra_core.wire.tasks import BackgroundTask
@@ -233,3 +235,21 @@ async def test_lists_read_no_more_than_their_page(store: InMemoryStorage) -> Non
 
     assert (["n299", "n298"], 5) == ([row.id for row in page[:2]], len(due))
     assert len(read) == 10
+
+
+@case("notifications", 35)
+async def test_pruning_spares_what_is_exactly_as_old_as_the_limit(clock: FakeClock) -> None:
+    """Only strictly older records go."""
+    async with InMemoryStorage(context=AdapterContext(clock=clock)) as store:
+        for name, age_ms in (("older", 3_600_001), ("as-old", 3_600_000)):
+            created = clock.now() - timedelta(milliseconds=age_ms)
+            await store.notifications.create_notification(
+                CreateNotification(
+                    id=name, thread_id="t", source="s", kind="k", summary="x", created_at=created
+                )
+            )
+
+        await store.notifications.prune([PrunePolicy(table="notifications", max_age_ms=3_600_000)])
+
+        left = await store.notifications.list_notifications("t")
+    assert ["as-old"] == [record.id for record in left]

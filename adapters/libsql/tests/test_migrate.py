@@ -276,6 +276,7 @@ async def test_a_pair_is_unique_for_us_even_where_no_index_guards_it(
     assert [(1,)] == query("SELECT count(*) FROM mastra_notifications WHERE id = ?", record_id)
 
 
+@case("snapshots", 16)
 async def test_a_snapshot_that_is_no_json_hides_nobody(node_path: Path, query: Query) -> None:
     """One bad row: no index is built over it, lists go around it, it is found by name (R1)."""
     query(
