@@ -347,8 +347,12 @@ class Agent:
         )
         if claimed is None:
             return False
-        await close_parked_calls(self.memory, claimed.parked)
-        await self._host.snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
+        try:
+            await close_parked_calls(self.memory, claimed.parked)
+            await self._host.snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
+        except BaseException:
+            await claimed.claim.release_anyway()
+            raise
         self._host.threads.release_parked(run_id)
         return True
 
@@ -451,7 +455,7 @@ class Agent:
         try:
             return await builder.resume(claimed)
         except BaseException:
-            await claimed.claim.release()
+            await claimed.claim.release_anyway()
             raise
 
     def _validate_resume(self, tool_name: str, data: Any) -> None:

@@ -89,6 +89,9 @@ class RunBuilder:
             state.get("messageList") or {}, clock=self._host.clock, ids=self._host.ids
         )
         interrupt = await self._reserve(parked.thread_id, parked.resource_id)
+        claimed.claim.on_lost = interrupt.fail
+        if claimed.claim.is_lost:
+            interrupt.fail(claimed.claim.lost_error())
         try:
             record = RunRecord.deserialize(state)
             output = self._output(message_list, record)

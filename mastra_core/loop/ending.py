@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from mastra_core.errors import MastraError, StorageError, TripwireError, wire_from_error
+from mastra_core.errors import (
+    FencedOutError,
+    MastraError,
+    StorageError,
+    TripwireError,
+    wire_from_error,
+)
 from mastra_core.loop.model_step import StepResult
 from mastra_core.loop.segment import RunSegment
 from mastra_core.streaming.output import RunStatus
@@ -113,7 +119,8 @@ async def end_failed(segment: RunSegment, error: BaseException) -> None:
     segment.writer.error(str(wire.get("name", "Error")), str(wire.get("message", "")))
     segment.output.emit(segment.chunk("error", {"type": "error", "error": wire}))
     await segment.notify(segment.setup.callbacks.on_error, {"error": error})
-    await _save_what_is_there(segment)
+    if not isinstance(error, FencedOutError):
+        await _save_what_is_there(segment)
     await _forget_rows(segment, error)
     result = step.result if step is not None else StepResult()
     failed = StepResult(

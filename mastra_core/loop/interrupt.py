@@ -25,6 +25,8 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
+        #: Why the run must end, if not because somebody wished it.
+        self.error: Exception | None = None
         self._guarded: asyncio.Task[object] | None = None
 
     @property
@@ -39,6 +41,12 @@ class Interrupt:
         self.event.set()
         if self._guarded is not None:
             self._guarded.cancel()
+
+    def fail(self, error: Exception) -> None:
+        """End the run at once as failed, with this error."""
+        if self.error is None:
+            self.error = error
+            self.abort()
 
     async def guard(self, work: Awaitable[T]) -> T:
         """

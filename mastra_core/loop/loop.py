@@ -73,7 +73,10 @@ class AgentLoop:
             async with asyncio.timeout(seconds_of(self._setup.model_settings, "totalMs")) as limit:
                 await self._run_steps()
         except RunInterrupted:
-            await end_aborted(segment)
+            if segment.interrupt.error is None:
+                await end_aborted(segment)
+            else:
+                await end_failed(segment, segment.interrupt.error)
         except TripwireError as exc:
             await end_tripped(segment, exc)
         except TimeoutError as exc:
@@ -135,6 +138,7 @@ class AgentLoop:
         """One model request and its tools; True if another one follows."""
         segment = self._segment
         segment.iteration += 1
+        await segment.assert_ours()
         segment.writer.begin_step()
         result = await ask_models(segment, await self._input_step())
         calls = result.calls if may_run_tools(result.reason) else []

@@ -145,6 +145,16 @@ class RunSegment:
         except Exception:
             logger.exception("callback failed", extra={"run_id": self.setup.run_id})
 
+    async def assert_ours(self) -> None:
+        """
+        Before anything that can't be taken back: nobody has taken a resumed run over.
+
+        Raises:
+            FencedOutError: Somebody has.
+        """
+        if self.setup.claim is not None:
+            await self.setup.claim.assert_held()
+
     async def save(self, entries: Sequence[ListedMessage] | None = None) -> None:
         """Store messages, by default all that storage lacks; nothing without memory."""
         saver = self.setup.saver
@@ -153,6 +163,7 @@ class RunSegment:
         unsaved = self.messages.unsaved() if entries is None else list(entries)
         if not unsaved:
             return
+        await self.assert_ours()
         await saver.save(self.messages.to_messages(unsaved))
         for entry in unsaved:
             entry.saved = True

@@ -309,9 +309,17 @@ class ToolStep:
     async def _receipt(
         self, call: StepCall, answer: Answer | None, facts: Mapping[str, Any]
     ) -> None:
-        """Leave a trace of a resumed call, so that a crash can't run it twice unseen."""
+        """
+        Leave a trace of a resumed call, so that a crash can't run it twice unseen.
+
+        Raises:
+            FencedOutError: Another process answers the run now; the tool must not run.
+        """
         setup = self._setup
-        if answer is None or setup.snapshots is None or setup.claim is None:
+        if setup.snapshots is None or setup.claim is None:
+            return
+        if answer is None:
+            await setup.claim.assert_held()
             return
         receipt: dict[str, Any] = {"decision": answer.data, **facts}
         if "startedAt" not in facts:

@@ -137,17 +137,14 @@ async def claim_parked_run(
             payload=request.data,
             digest=_digest(request),
         )
-        outcome = await snapshots.store.claim_resume(
-            workflow_name=OUTER_WORKFLOW, run_id=request.run_id, claim=claim
-        )
+        outcome, held = await snapshots.claim(request.run_id, claim)
         if not outcome.acquired:
             await waiting.pause(SIBLING_WAIT_SECONDS, _claimed(request))
             continue
-        held = HeldClaim(snapshots, request.run_id, claim.claim_id)
         current = outcome.snapshot or {}
         if current.get("timestamp") != outer.get("timestamp"):
             # Another answer was worked off between our look and our claim: look again.
-            await held.release()
+            await held.release_anyway()
             continue
         return ClaimedRun(parked=parked, claim=held, answers=answers)
 
@@ -175,17 +172,19 @@ async def claim_for_cancel(
     claim = snapshots.new_claim(
         claim_id=ids.new("claim"), owner=owner, target=None, payload=None, digest=_digest(request)
     )
-    outcome = await snapshots.store.claim_resume(
-        workflow_name=OUTER_WORKFLOW, run_id=run_id, claim=claim
-    )
+    outcome, held = await snapshots.claim(run_id, claim)
     if not outcome.acquired:
         if outcome.snapshot is None:
             return None
         raise _claimed(request)
-    parked = parked_from_documents(
-        outcome.snapshot or outer, await snapshots.load_inner(run_id), agent_id=agent_id
-    )
-    return ClaimedRun(parked=parked, claim=HeldClaim(snapshots, run_id, claim.claim_id), answers={})
+    try:
+        parked = parked_from_documents(
+            outcome.snapshot or outer, await snapshots.load_inner(run_id), agent_id=agent_id
+        )
+    except BaseException:
+        await held.release_anyway()
+        raise
+    return ClaimedRun(parked=parked, claim=held, answers={})
 
 
 class _Patience:

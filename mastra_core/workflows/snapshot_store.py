@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.isotime import epoch_ms
-from mastra_core.contracts.storage import WorkflowsStorage
+from mastra_core.base.tasks import shielded
+from mastra_core.contracts.storage import ClaimOutcome, WorkflowsStorage
 from mastra_core.errors import FencedOutError, StorageError
 from mastra_core.wire.snapshots import INNER_WORKFLOW, OUTER_WORKFLOW, ResumeClaim
 from mastra_core.workflows.agent_snapshot import ParkedRun, documents_of
@@ -22,6 +24,8 @@ logger = logging.getLogger(__name__)
 CLAIM_TTL_MS: Final = 60_000
 _ROWS: Final = (OUTER_WORKFLOW, INNER_WORKFLOW)
 _DELETE_ATTEMPTS: Final = 3
+#: Seconds that giving a claim back may take while the task is cancelled.
+_RELEASE_SECONDS: Final = 5.0
 
 
 class AgentSnapshots:
@@ -104,6 +108,19 @@ class AgentSnapshots:
         """Return runs whose resuming process is gone to ``suspended``."""
         return await self.store.recover_expired_claims(workflow_names=(OUTER_WORKFLOW,))
 
+    async def claim(self, run_id: str, claim: ResumeClaim) -> tuple[ClaimOutcome, HeldClaim]:
+        """Ask for a claim; whatever interrupts this, no claim is left behind."""
+        held = HeldClaim(self, run_id, claim.claim_id)
+        try:
+            outcome = await self.store.claim_resume(
+                workflow_name=OUTER_WORKFLOW, run_id=run_id, claim=claim
+            )
+        except BaseException:
+            # It may have been granted before we stopped listening.
+            await held.release_anyway()
+            raise
+        return outcome, held
+
     def new_claim(
         self, *, claim_id: str, owner: str, target: list[str] | None, payload: Any, digest: str
     ) -> ResumeClaim:
@@ -122,36 +139,77 @@ class AgentSnapshots:
 
 
 class HeldClaim:
-    """A claim that is ours, kept alive while its run goes on."""
+    """
+    A claim that is ours, kept alive while its run goes on.
+
+    A process can be frozen for longer than its claim lives. Therefore :meth:`assert_held` asks
+    the store right before anything that can't be taken back: a tool, a model request, a
+    message.
+    """
 
     def __init__(self, snapshots: AgentSnapshots, run_id: str, claim_id: str) -> None:
         self._snapshots = snapshots
         self.run_id = run_id
         self.claim_id = claim_id
         self.is_lost = False
+        #: Told once when the claim was lost.
+        self.on_lost: Callable[[FencedOutError], None] | None = None
+
+    async def _extend(self) -> bool:
+        if self.is_lost:
+            return False
+        kept = await self._snapshots.store.extend_resume_claim(
+            workflow_name=OUTER_WORKFLOW,
+            run_id=self.run_id,
+            claim_id=self.claim_id,
+            ttl_ms=self._snapshots.claim_ttl_ms,
+        )
+        if not kept:
+            self._lose()
+        return kept
+
+    def _lose(self) -> None:
+        self.is_lost = True
+        logger.warning("resume claim was lost", extra={"run_id": self.run_id})
+        if self.on_lost is not None:
+            self.on_lost(self.lost_error())
+
+    def lost_error(self) -> FencedOutError:
+        """What a run that was taken over ends with."""
+        return FencedOutError(
+            f"Run {self.run_id!r} was taken over: another process answers it now.",
+            hint="Nothing more is done here; look at the run in the other process.",
+            details={"run_id": self.run_id, "claim_id": self.claim_id},
+        )
+
+    async def assert_held(self) -> None:
+        """
+        Make sure, by the store's judgement, that the run is still ours.
+
+        Raises:
+            FencedOutError: It isn't; nothing may be done for it any more.
+            StorageError: Nobody knows.
+        """
+        if not await self._extend():
+            raise self.lost_error()
 
     async def keep_alive(self) -> None:
         """Extend it every third of its life until cancelled; stops when it was lost."""
-        ttl_ms = self._snapshots.claim_ttl_ms
         while True:
-            await self._snapshots.clock.sleep(ttl_ms / 3000)
+            await self._snapshots.clock.sleep(self._snapshots.claim_ttl_ms / 3000)
             try:
-                kept = await self._snapshots.store.extend_resume_claim(
-                    workflow_name=OUTER_WORKFLOW,
-                    run_id=self.run_id,
-                    claim_id=self.claim_id,
-                    ttl_ms=ttl_ms,
-                )
+                if not await self._extend():
+                    return
             except StorageError:
                 logger.warning("resume claim not extended", extra={"run_id": self.run_id})
-                continue
-            if not kept:
-                self.is_lost = True
-                logger.warning("resume claim was lost", extra={"run_id": self.run_id})
-                return
 
     async def release(self) -> bool:
-        """Give the run back as it was; nothing was done for the answer."""
+        """Give the run back as it was; False if it is not ours any more."""
         return await self._snapshots.store.release_resume_claim(
             workflow_name=OUTER_WORKFLOW, run_id=self.run_id, claim_id=self.claim_id
         )
+
+    async def release_anyway(self) -> None:
+        """Give the run back although we are being cancelled or storage failed just now."""
+        with suppress(StorageError, TimeoutError):
+            await shielded(self.release(), deadline=_RELEASE_SECONDS)

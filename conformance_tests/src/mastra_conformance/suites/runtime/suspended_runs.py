@@ -155,7 +155,6 @@ class SuspendedRunListSuite(Suite):
         assert [mine.run_id] == [run.run_id for run in listed.runs]
         assert listed.total == 1
 
-    @case("snapshots", 55)
     async def test_thread_and_resource_filter_exactly(
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
@@ -360,7 +359,6 @@ class ResumeSuite(Suite):
         assert {"type": "text", "value": shown} == results[0]["content"][0]["output"]
         assert [] == left
 
-    @case("snapshots", 67)
     async def test_an_unknown_run_fails_at_once_and_leaves_nothing(
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
@@ -880,6 +878,91 @@ class RivalAnswersSuite(Suite):
             {"parked": "b", "got": {"n": 2}},
         ] == [part["output"]["value"] for part in results["content"]]
 
+    async def test_a_frozen_answer_does_nothing_more_when_it_wakes(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Taken over while it was in its model: no further tool, no second answer, no row."""
+        slow = workshop(
+            [
+                deploy_calls("prod"),
+                [{"type": "gate", "name": "frozen"}, tool_call("echo", {"text": "x"}, id="late")],
+                [text("second answer")],
+            ]
+        )
+        quick = workshop([[text("first answer")]])
+        async with application(store, slow, clock=clock, ids=ids):
+            output = await park(slow.agent)
+            frozen = await slow.agent.approve_tool_call(output.run_id)
+            await slow.gates.reached("frozen")
+            await _take_over(store, output.run_id, clock)
+            async with application(store, quick, clock=clock, ids=ids):
+                taken = await quick.agent.approve_tool_call(output.run_id)
+                reason = await taken.finish_reason
+            slow.gates.open("frozen")
+            await frozen.wait()
+            rows = (await store.memory.list_messages(THREAD)).messages
+
+        assert "stop" == reason
+        assert isinstance(await frozen.error, FencedOutError)
+        assert ["deploy"] == [name for name, _, _ in slow.executed]
+        assert [] == quick.executed
+        assert "first answer" == rows[-1].content["content"]
+        assert "second answer" not in str([row.content for row in rows])
+        assert "pendingToolApprovals" not in str([row.content for row in rows])
+
+    async def test_a_tool_that_was_frozen_leaves_the_successors_rows_alone(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Taken over while the approved tool ran: the finished call stays finished."""
+        slow = workshop(gate="frozen")
+        quick = workshop([[text("first answer")]])
+        async with application(store, slow, clock=clock, ids=ids):
+            output = await park(slow.agent)
+            frozen = await slow.agent.approve_tool_call(output.run_id)
+            await slow.gates.reached("frozen")
+            await _take_over(store, output.run_id, clock)
+            async with application(store, quick, clock=clock, ids=ids):
+                taken = await quick.agent.approve_tool_call(output.run_id, rerun_unknown=True)
+                await taken.wait()
+            before = (await store.memory.list_messages(THREAD)).messages
+            slow.gates.open("frozen")
+            await frozen.wait()
+            after = (await store.memory.list_messages(THREAD)).messages
+
+        assert isinstance(await frozen.error, FencedOutError)
+        assert before == after
+        assert "first answer" == after[-1].content["content"]
+
+    async def test_a_cancelled_answer_leaves_no_claim(
+        self, store: Storage, clock: ShiftedClock, ids: Ids
+    ) -> None:
+        """Whoever gives up while asking for the claim doesn't keep the run from others."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            reached = asyncio.Event()
+            inner = store.workflows.claim_resume
+
+            async def claim_and_wait(**arguments: Any) -> Any:
+                outcome = await inner(**arguments)
+                reached.set()
+                await asyncio.Event().wait()
+                return outcome
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(store.workflows, "claim_resume", claim_and_wait)
+                asking = asyncio.create_task(shop.agent.approve_tool_call(output.run_id))
+                await reached.wait()
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+            listed = await shop.agent.list_suspended_runs()
+            resumed = await shop.agent.approve_tool_call(output.run_id)
+            reason = await resumed.finish_reason
+
+        assert (1, "stop") == (listed.total, reason)
+        assert len(shop.executed) == 1
+
     async def test_a_writer_that_lost_its_claim_is_refused(
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
@@ -915,6 +998,22 @@ def _two_parks() -> list[list[dict[str, Any]]]:
         ],
         [text("both")],
     ]
+
+
+async def _take_over(store: Storage, run_id: str, clock: ShiftedClock) -> None:
+    """What others see of a process that is frozen past its claim: the run waits again."""
+    snapshot = await store.workflows.load_workflow_snapshot(
+        workflow_name=OUTER_WORKFLOW, run_id=run_id
+    )
+    assert snapshot is not None
+    claim = {**snapshot["resumeClaim"], "expiresAt": "2000-01-01T00:00:00.000Z"}
+    await store.workflows.persist_workflow_snapshot(
+        workflow_name=OUTER_WORKFLOW,
+        run_id=run_id,
+        snapshot={**snapshot, "resumeClaim": claim},
+    )
+    recovered = await store.workflows.recover_expired_claims(workflow_names=(OUTER_WORKFLOW,))
+    assert recovered == 1
 
 
 async def _die_while_running(app: Any, store: Storage, run_id: str) -> None:
