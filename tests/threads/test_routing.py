@@ -224,11 +224,12 @@ async def test_attributes_of_the_branch_are_merged(scene: Scene) -> None:
     assert {"a": 1, "b": 2} == active.signal.attributes
 
 
-@case("signals", 40)
+@case("signals", 40, 94)
 async def test_input_behind_another_agents_run_gets_a_run_of_its_own(scene: Scene) -> None:
     """The announced run starts after the other one ended."""
     busy = scene.agent(waiting("g"), agent_id="b")
     agent = scene.agent([text("my turn")])
+    subscription = agent.subscribe_to_thread(**T)
     other = await busy.send_message("start", **T).accepted
     await scene.gates.reached("g")
 
@@ -237,9 +238,16 @@ async def test_input_behind_another_agents_run_gets_a_run_of_its_own(scene: Scen
     scene.gates.open("g")
     await scene.idle()
 
+    order: list[str] = []
+    async for chunk in subscription.stream:
+        if not order or order[-1] != chunk["runId"]:
+            order.append(chunk["runId"])
+        if chunk == {**chunk, "type": "finish", "runId": accepted.run_id}:
+            break
     assert "deliver" == accepted.action
     assert accepted.run_id != other.run_id
     assert (0, 1) == (before, len(scene.models["a"].requests))
+    assert [other.run_id, accepted.run_id] == order
 
 
 @case("signals", 41)

@@ -82,7 +82,6 @@ async def test_nodes_due_records_are_due(node_store: LibSQLStorage) -> None:
     assert ["low", "high"] == [record.priority for record in due]
 
 
-@case("notifications", 120)
 async def test_every_field_of_nodes_records_is_read(
     node_store: LibSQLStorage, query: Query
 ) -> None:

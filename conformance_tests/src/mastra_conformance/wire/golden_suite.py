@@ -24,7 +24,7 @@ _PROVEN: Final[Mapping[str, tuple[pytest.MarkDecorator, ...]]] = {
     "approval-01-approve": (case("snapshots", 48, 65),),
     "approval-03-decline-reason": (case("streaming", 20),),
     "approval-05-suspend-resume": (case("snapshots", 49), case("streaming", 23)),
-    "approval-11-list-filters": (case("snapshots", 55, 58), case("streaming", 62)),
+    "approval-11-list-filters": (case("snapshots", 58), case("streaming", 62)),
     "approval-20-parked-message": (case("streaming", 18),),
     "notification-06-active-medium": (case("notifications", 58),),
     "notification-08-active-urgent": (case("notifications", 56),),

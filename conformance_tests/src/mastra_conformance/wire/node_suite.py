@@ -82,7 +82,6 @@ class NodeDataSuite(Suite):
         assert [{**call, "requiresApproval": True}] == plain(run.tool_calls)
         assert [] == foreign.runs
 
-    @case("snapshots", 85)
     async def test_the_suspended_run_is_approved(self, node_store: Storage, rows: NodeRows) -> None:
         """The tool runs once, the model sees its result, the run finishes, its rows go."""
         helper = workshop([[text("all deployed")]], agent_id="support-agent")
