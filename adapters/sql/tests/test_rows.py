@@ -252,7 +252,10 @@ def test_a_projection_still_knows_its_conversation(
     """What was cut out in the database comes back as far as the extraction rule needs it."""
     stamp = "2026-01-01T00:00:00.000Z"
 
-    row = suspended_from_row(("w", "r", None, stamp, stamp, document, regular, durable), dialect)
+    has_state = regular is not None
+    row = suspended_from_row(
+        ("w", "r", None, stamp, stamp, document, has_state, regular, durable), dialect
+    )
 
     assert ("a", thread_id) == (row.agent_id, row.thread_id)
 

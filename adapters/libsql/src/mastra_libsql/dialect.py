@@ -109,6 +109,9 @@ class SqliteDialect(SqlDialect):
     def json_at(self, column: ColumnElement[Any], *path: str) -> ColumnElement[Any]:
         return func.json_extract(column, literal_column(f"'{json_path(*path)}'"))
 
+    def json_has(self, column: ColumnElement[Any], *path: str) -> ColumnElement[bool]:
+        return func.json_type(column, literal_column(f"'{json_path(*path)}'")).is_not(None)
+
     def json_text_at(self, column: ColumnElement[Any], *path: str) -> ColumnElement[Any]:
         return column.op("->")(literal_column(f"'{json_path(*path)}'"))
 

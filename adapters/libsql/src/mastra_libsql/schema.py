@@ -13,7 +13,12 @@ from typing import Final
 
 from sqlalchemy import Table
 
-from mastra_sql.statements.workflows import OWNER_PATHS, RESOURCE_PATHS, THREAD_PATHS
+from mastra_sql.statements.workflows import (
+    OWNER_PATHS,
+    RESOURCE_PATHS,
+    STREAM_STATE_PATH,
+    THREAD_PATHS,
+)
 from mastra_sql.tables import ColumnKind, Tables, column_kind
 
 __all__ = (
@@ -217,8 +222,9 @@ def _snapshot_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
     table = tables.snapshots.name
     status = _member("status")
     suspended = f"{status} = 'suspended'"
-    owner, thread = _first_of(OWNER_PATHS), _first_of(THREAD_PATHS)
-    resource = f'coalesce("resourceId", {_first_of(RESOURCE_PATHS)})'
+    owner = f"coalesce({', '.join(_member(*path) for path in OWNER_PATHS)})"
+    thread = _memory(THREAD_PATHS)
+    resource = f'coalesce("resourceId", {_memory(RESOURCE_PATHS)})'
     # The last keys aren't for finding rows: with them a count needs the index alone.
     rest = f'"createdAt" DESC, "run_id" DESC, {resource}, {status}'
     # list_suspended_runs.
@@ -266,8 +272,13 @@ def _member(*path: str) -> str:
     return 'json_extract("snapshot", \'$' + "".join(f".{name}" for name in path) + "')"
 
 
-def _first_of(paths: tuple[tuple[str, ...], ...]) -> str:
-    return f"coalesce({', '.join(_member(*path) for path in paths)})"
+def _memory(paths: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
+    regular, durable = (_member(*path) for path in paths)
+    state = "$" + "".join(f".{name}" for name in STREAM_STATE_PATH)
+    return (
+        f"CASE WHEN json_type(\"snapshot\", '{state}') IS NOT NULL "
+        f"THEN {regular} ELSE {durable} END"
+    )
 
 
 def index_sql(index: Index) -> str:

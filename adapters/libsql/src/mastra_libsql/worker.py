@@ -189,6 +189,8 @@ class Worker:
         self._session: Session | None = None
         self._observer: Observer | None = None
         self._closing = False
+        #: Held while the connection is interrupted or taken away.
+        self._interrupting = threading.Lock()
         self._process = os.getpid()
 
     # -- the callers' side -----------------------------------------------------------------
@@ -248,10 +250,9 @@ class Worker:
         Once isn't enough: an interrupt that comes just before a statement starts is forgotten.
         """
         while thread.is_alive():
-            session = self._session
-            if session is not None:
-                with suppress(apsw.ConnectionClosedError):
-                    session.connection.interrupt()
+            with self._interrupting:
+                if self._session is not None:
+                    self._session.connection.interrupt()
             thread.join(_INTERRUPT_EVERY)
 
     def _start(self) -> None:
@@ -319,8 +320,12 @@ class Worker:
         return session
 
     def _close_session(self) -> None:
-        session, self._session = self._session, None
+        with self._interrupting:
+            session, self._session = self._session, None
         if session is not None:
+            # A new statement forgets earlier interrupts, which would end the last checkpoint.
+            with suppress(apsw.Error):
+                session.control("SELECT 1")
             session.connection.close()
 
     def _refuse(self, jobs: Iterable[Job[Any]]) -> None:

@@ -82,6 +82,10 @@ class SqlDialect(ABC):
         """The scalar at a fixed path of a JSON column; NULL where there is none."""
 
     @abstractmethod
+    def json_has(self, column: ColumnElement[Any], *path: str) -> ColumnElement[bool]:
+        """Whether anything stands at a fixed path of a JSON column."""
+
+    @abstractmethod
     def json_text_at(self, column: ColumnElement[Any], *path: str) -> ColumnElement[Any]:
         """The JSON text of whatever stands at a fixed path; NULL where there is none."""
 

@@ -71,10 +71,24 @@ def version_of(stored: Any) -> str | None:
 
 def suspended_from_row(row: Row, dialect: SqlDialect) -> SuspendedRunRow:
     """The projection that ``WorkflowStatements.suspended_page`` selects."""
-    workflow_name, run_id, resource_id, created_at, updated_at, text, regular, durable = row
+    (
+        workflow_name,
+        run_id,
+        resource_id,
+        created_at,
+        updated_at,
+        text,
+        has_state,
+        regular,
+        durable,
+    ) = row
     document = document_from_text(text, run_id=run_id)
-    _put_back(document, regular, ("executionWorkflow", "suspendPayload"), "__streamState")
-    _put_back(document, durable, ("input",), "messageListState")
+    if has_state:
+        state = {"messageList": {"memoryInfo": _decoded(regular)}}
+        _put_back(document, state, ("executionWorkflow", "suspendPayload"), "__streamState")
+    if durable is not None:
+        state = {"memoryInfo": _decoded(durable)}
+        _put_back(document, state, ("input",), "messageListState")
     return suspended_row(
         document,
         workflow_name=workflow_name,
@@ -85,13 +99,14 @@ def suspended_from_row(row: Row, dialect: SqlDialect) -> SuspendedRunRow:
     )
 
 
-def _put_back(document: dict[str, Any], info: Any, parents: tuple[str, ...], member: str) -> None:
+def _decoded(info: Any) -> Any:
+    return None if info is None else decode(info)
+
+
+def _put_back(document: dict[str, Any], value: Any, parents: tuple[str, ...], member: str) -> None:
     """Give a document that was stripped in the database its memory info back."""
-    if info is None:
-        return
     parent: Any = document.get("context")
     for name in parents:
         parent = parent.get(name) if isinstance(parent, dict) else None
     if isinstance(parent, dict):
-        found = {"memoryInfo": decode(info)}
-        parent[member] = {"messageList": found} if member == "__streamState" else found
+        parent[member] = value

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Executable,
     Table,
     and_,
+    case,
     delete,
     func,
     literal_column,
@@ -20,7 +21,13 @@ from sqlalchemy import (
 from mastra_sql.statement import Statement
 from mastra_sql.statements.base import StatementSet, equal, parameter
 
-__all__ = ("OWNER_PATHS", "RESOURCE_PATHS", "THREAD_PATHS", "WorkflowStatements")
+__all__ = (
+    "OWNER_PATHS",
+    "RESOURCE_PATHS",
+    "STREAM_STATE_PATH",
+    "THREAD_PATHS",
+    "WorkflowStatements",
+)
 
 _STREAM_STATE: Final = ("context", "executionWorkflow", "suspendPayload", "__streamState")
 _REGULAR_INFO: Final = (*_STREAM_STATE, "messageList", "memoryInfo")
@@ -31,6 +38,9 @@ OWNER_PATHS: Final = (
     ("context", "input", "agentId"),
 )
 """Where the owner stands in an agent's outer row, first hit wins (snapshots.md 13.2)."""
+
+STREAM_STATE_PATH: Final = _STREAM_STATE
+"""If anything stands here it decides about thread and resource, even by saying null (4.4)."""
 
 THREAD_PATHS: Final = ((*_REGULAR_INFO, "threadId"), (*_DURABLE_INFO, "threadId"))
 RESOURCE_PATHS: Final = ((*_REGULAR_INFO, "resourceId"), (*_DURABLE_INFO, "resourceId"))
@@ -170,7 +180,7 @@ class WorkflowStatements(StatementSet):
             "workflow_name": table.c.workflow_name == parameter("workflow_name"),
             "resourceId": table.c.resourceId == parameter("resourceId"),
             "from_date": created_at >= parameter("from_date"),
-            "to_date": created_at <= parameter("to_date"),
+            "to_date": created_at < parameter("to_date"),
             "suspended": status == literal_column("'suspended'"),
             "status": status == parameter("status"),
             "threadId": thread,
@@ -274,16 +284,16 @@ class WorkflowStatements(StatementSet):
         status = self._at(("status",), tolerant=tolerant)
         conditions: list[ColumnElement[bool]] = [
             status == literal_column("'suspended'"),
-            self._first_of(OWNER_PATHS, tolerant=tolerant) == parameter("agentId"),
+            self._owner(tolerant=tolerant) == parameter("agentId"),
         ]
         possible: dict[str, ColumnElement[bool]] = {
-            "threadId": self._first_of(THREAD_PATHS, tolerant=tolerant) == parameter("threadId"),
+            "threadId": self._memory(THREAD_PATHS, tolerant=tolerant) == parameter("threadId"),
             "resourceId": func.coalesce(
-                table.c.resourceId, self._first_of(RESOURCE_PATHS, tolerant=tolerant)
+                table.c.resourceId, self._memory(RESOURCE_PATHS, tolerant=tolerant)
             )
             == parameter("resourceId"),
             "from_date": created_at >= parameter("from_date"),
-            "to_date": created_at <= parameter("to_date"),
+            "to_date": created_at < parameter("to_date"),
             "after": or_(
                 created_at < parameter("after_at"),
                 and_(created_at == parameter("after_at"), table.c.run_id < parameter("after_run")),
@@ -302,14 +312,23 @@ class WorkflowStatements(StatementSet):
             dialect.time_out(table.c.createdAt).label("createdAt"),
             dialect.time_out(table.c.updatedAt).label("updatedAt"),
             dialect.json_without(snapshot, *_HEAVY).label("document"),
+            dialect.json_has(snapshot, *_STREAM_STATE).label("has_state"),
             dialect.json_text_at(snapshot, *_REGULAR_INFO).label("regular_info"),
             dialect.json_text_at(snapshot, *_DURABLE_INFO).label("durable_info"),
         ]
 
-    def _first_of(
-        self, paths: tuple[tuple[str, ...], ...], *, tolerant: bool
+    def _owner(self, *, tolerant: bool) -> ColumnElement[Any]:
+        return func.coalesce(*(self._at(path, tolerant=tolerant) for path in OWNER_PATHS))
+
+    def _memory(
+        self, paths: tuple[tuple[str, ...], tuple[str, ...]], *, tolerant: bool
     ) -> ColumnElement[Any]:
-        return func.coalesce(*(self._at(path, tolerant=tolerant) for path in paths))
+        """A member of the memory info, from where the stream state says or the input."""
+        snapshot = self._table.c.snapshot
+        regular, durable = (self.dialect.json_at(snapshot, *path) for path in paths)
+        has_state = self.dialect.json_has(snapshot, *STREAM_STATE_PATH)
+        found = case((has_state, regular), else_=durable)
+        return self.dialect.when_valid(snapshot, found) if tolerant else found
 
     def _at(self, path: tuple[str, ...], *, tolerant: bool) -> ColumnElement[Any]:
         found = self.dialect.json_at(self._table.c.snapshot, *path)

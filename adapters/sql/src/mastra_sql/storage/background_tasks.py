@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from sqlalchemy import literal_column
+
 from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult, TaskFilter
 from mastra_core.errors import StorageConflictError
 from mastra_core.rules import pruning
@@ -136,7 +138,9 @@ class SqlBackgroundTasks:
             pruning.TASKS: Prunable(
                 table=table,
                 anchor="completedAt",
-                condition=table.c.status.in_(TERMINAL_TASK_STATUSES),
+                condition=table.c.status.in_(
+                    [literal_column(f"'{status}'") for status in TERMINAL_TASK_STATUSES]
+                ),
             )
         }
         return await prune(self._host, self._sql, known, policies, options)

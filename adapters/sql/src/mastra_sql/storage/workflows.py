@@ -12,9 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, literal_column
 
+from mastra_core.base.isotime import from_epoch_ms
 from mastra_core.base.jsonjs import json_path, sanitize_copy
 from mastra_core.contracts.storage import (
     ClaimOutcome,
+    DateRange,
     PruneOptions,
     PrunePolicy,
     PruneResult,
@@ -24,7 +26,7 @@ from mastra_core.errors import RunNotFoundError, StorageArgumentError, StorageEr
 from mastra_core.rules import pruning
 from mastra_core.rules import snapshots as rules
 from mastra_core.rules.arguments import check_limit, check_text, moment
-from mastra_core.rules.paging import Page, cursor_page, optional_page
+from mastra_core.rules.paging import Page, bounds_ms, cursor_page, optional_page
 from mastra_core.wire.snapshots import ResumeClaim, WorkflowRun, WorkflowRuns
 from mastra_sql.executor import Program, Rows, Step
 from mastra_sql.rows.runs import (
@@ -276,8 +278,7 @@ class SqlWorkflows:
             resourceId=resource_id,
             threadId=thread_id,
             status=status,
-            from_date=from_date,
-            to_date=to_date,
+            **self._bounds(from_date, to_date),
         )
         filters = set(values)
         if status == "suspended":
@@ -308,6 +309,7 @@ class SqlWorkflows:
         per_page: int | None = None,
         after: tuple[datetime, str] | None = None,
     ) -> SuspendedRunPage:
+        check_text(agent_id, "agent_id")
         wanted = cursor_page(
             page,
             per_page,
@@ -319,7 +321,7 @@ class SqlWorkflows:
         if not names:
             return SuspendedRunPage(rows=[], total=0)
         given = self._filters(
-            threadId=thread_id, resourceId=resource_id, from_date=from_date, to_date=to_date
+            threadId=thread_id, resourceId=resource_id, **self._bounds(from_date, to_date)
         )
         filters = set(given) | ({"after"} if after is not None else set())
         values = {**given, "agentId": agent_id}
@@ -573,10 +575,15 @@ class SqlWorkflows:
 
     def _filters(self, **given: Any) -> dict[str, Any]:
         """Parameters of the filters that are given."""
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _bounds(self, start: datetime | None, end: datetime | None) -> dict[str, Any]:
+        """The first creation time that is inside, and the first that is behind."""
+        low, high = bounds_ms(DateRange(start=start, end=end))
         return {
-            name: self._time(moment(value, name)) if isinstance(value, datetime) else value
-            for name, value in given.items()
-            if value is not None
+            name: self._time(from_epoch_ms(bound))
+            for name, bound in (("from_date", low), ("to_date", high))
+            if bound is not None
         }
 
     def _count(self, wanted: Page | None, statement: Any, values: dict[str, Any]) -> list[Step]:
