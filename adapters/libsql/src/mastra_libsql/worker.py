@@ -325,7 +325,7 @@ class Worker:
         if session is not None:
             # A new statement forgets earlier interrupts, which would end the last checkpoint.
             with suppress(apsw.Error):
-                session.control("SELECT 1")
+                session.connection.execute("SELECT 1").fetchall()
             session.connection.close()
 
     def _refuse(self, jobs: Iterable[Job[Any]]) -> None:
