@@ -152,7 +152,7 @@ class HeldClaim:
         self.run_id = run_id
         self.claim_id = claim_id
         self.is_lost = False
-        #: Told once when the claim was lost.
+        #: Told when the heartbeat finds the claim lost, while the run does something else.
         self.on_lost: Callable[[FencedOutError], None] | None = None
 
     async def _extend(self) -> bool:
@@ -165,14 +165,9 @@ class HeldClaim:
             ttl_ms=self._snapshots.claim_ttl_ms,
         )
         if not kept:
-            self._lose()
+            self.is_lost = True
+            logger.warning("resume claim was lost", extra={"run_id": self.run_id})
         return kept
-
-    def _lose(self) -> None:
-        self.is_lost = True
-        logger.warning("resume claim was lost", extra={"run_id": self.run_id})
-        if self.on_lost is not None:
-            self.on_lost(self.lost_error())
 
     def lost_error(self) -> FencedOutError:
         """What a run that was taken over ends with."""
@@ -199,9 +194,11 @@ class HeldClaim:
             await self._snapshots.clock.sleep(self._snapshots.claim_ttl_ms / 3000)
             try:
                 if not await self._extend():
-                    return
+                    break
             except StorageError:
                 logger.warning("resume claim not extended", extra={"run_id": self.run_id})
+        if self.on_lost is not None:
+            self.on_lost(self.lost_error())
 
     async def release(self) -> bool:
         """Give the run back as it was; False if it is not ours any more."""
