@@ -111,7 +111,10 @@ def test_coverage_counts_what_is_proven(folder: Path) -> None:
     assert {"cases": 64, "proven": []} == {
         name: document["http"][name] for name in ("cases", "proven")
     }
-    assert any(line.startswith("signals 1-2, 4, 7-140") for line in coverage_lines(coverage))
+    lines = coverage_lines(coverage)
+    assert any(line.startswith("signals 1-2, 4, 7-") and line.endswith(": open") for line in lines)
+    explained = coverage["http"].reasons
+    assert all(reason in "\n".join(lines) for reason in explained.values())
 
 
 def test_reasons_name_existing_cases_once() -> None:
