@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from mastra_core.contracts.storage import SuspendedRunRow, WorkflowsStorage
-from mastra_core.errors import wrong_list_argument
+from mastra_core.errors import CapabilityNotSupportedError, wrong_list_argument
 from mastra_core.rules.suspended import tool_calls
 from mastra_core.wire.snapshots import AGENT_WORKFLOW_NAMES, AgentRun, AgentRuns
 
@@ -50,7 +51,9 @@ async def list_suspended_runs(
     are in the list.
     """
     check_page(per_page, page, agent_name=agent_id)
-    await store.recover_expired_claims(workflow_names=AGENT_WORKFLOW_NAMES)
+    # A store that can't claim has no claims that could have expired.
+    with suppress(CapabilityNotSupportedError):
+        await store.recover_expired_claims(workflow_names=AGENT_WORKFLOW_NAMES)
     both = page is not None and per_page is not None
     found = await store.list_suspended_runs(
         workflow_names=AGENT_WORKFLOW_NAMES,
@@ -63,8 +66,17 @@ async def list_suspended_runs(
         per_page=per_page if both or after is not None else None,
         after=after,
     )
+    # Whatever the store filtered: a run of somebody else must never be shown (8.2 step 4).
+    rows = [
+        row
+        for row in found.rows
+        if row.agent_id == agent_id
+        and (thread_id is None or row.thread_id == thread_id)
+        and (resource_id is None or row.resource_id == resource_id)
+    ]
     return AgentRuns(
-        runs=[_run_from_row(row, is_idempotent) for row in found.rows], total=found.total
+        runs=[_run_from_row(row, is_idempotent) for row in rows],
+        total=found.total - (len(found.rows) - len(rows)),
     )
 
 

@@ -61,7 +61,10 @@ class GoldenSceneSuite(Suite):
 
     role = "runtime"
     tier = 3
-    capabilities = ("memory", "workflows", "notifications")
+    capabilities = (
+        *("memory", "workflows", "workflows.claim_resume", "workflows.fenced_writes"),
+        *("notifications", "notifications.claims"),
+    )
 
     @pytest.fixture
     def clock(self) -> LogicalClock:

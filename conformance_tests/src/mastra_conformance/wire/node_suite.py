@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from mastra_conformance.cases import case
-from mastra_conformance.suite import Suite
+from mastra_conformance.suite import Suite, requires
 from mastra_conformance.suites.runtime.agents import Workshop, application, workshop
 from mastra_conformance.wire.forms import plain
 from mastra_conformance.wire.node_rows import NodeRows, load_node_rows, write_node_rows
@@ -82,6 +82,7 @@ class NodeDataSuite(Suite):
         assert [{**call, "requiresApproval": True}] == plain(run.tool_calls)
         assert [] == foreign.runs
 
+    @requires("workflows.claim_resume", "workflows.fenced_writes")
     async def test_the_suspended_run_is_approved(self, node_store: Storage, rows: NodeRows) -> None:
         """The tool runs once, the model sees its result, the run finishes, its rows go."""
         helper = workshop([[text("all deployed")]], agent_id="support-agent")
@@ -126,6 +127,7 @@ class NodeDataSuite(Suite):
 
         assert newer == plain(again)
 
+    @requires("workflows.claim_resume")
     async def test_a_claim_leaves_the_snapshot_as_it_was(
         self, node_store: Storage, rows: NodeRows
     ) -> None:
