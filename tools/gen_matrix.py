@@ -46,6 +46,7 @@ A level needs every test of its kind: one that failed, or that couldn't run, tak
 LEGEND = """
 A number counts the tests that passed. "refused" means that the adapter doesn't promise it and says
 so when asked. "–" means that it isn't promised, and that there is no call that could be refused.
+"declared" is a promise that no test shows yet.
 """
 
 
@@ -89,21 +90,24 @@ def summary(*, prefix: str) -> str:
     return table(("Adapter", "URL", "Roles", "Levels", "Tests passed"), rows)
 
 
+def cell(counts: dict[str, Any] | None) -> str:
+    """What one adapter has to say to one capability."""
+    if counts is None:
+        return "–"
+    if counts["failed"]:
+        return f"{counts['failed']} failed"
+    if not counts["declared"]:
+        return "refused" if counts["refused"] else "–"
+    return str(counts["passed"]) if counts["passed"] else "declared"
+
+
 def matrix() -> str:
     """One row per capability, one column per adapter."""
     found = reports()
     names = sorted({name for report in found.values() for name in report["capabilities"]})
     rows = []
     for name in names:
-        cells = []
-        for report in found.values():
-            counts = report["capabilities"].get(name)
-            if counts is None:
-                cells.append("–")
-            elif counts["failed"]:
-                cells.append(f"{counts['failed']} failed")
-            else:
-                cells.append(str(counts["passed"]) if counts["passed"] else "refused")
+        cells = [cell(report["capabilities"].get(name)) for report in found.values()]
         rows.append((f"`{name}`", *cells))
     return table(("Capability", *(SUBJECTS[name][0] for name in found)), rows)
 
