@@ -42,10 +42,13 @@ __all__ = (
     "claim_parked_run",
 )
 
-#: How long an answer waits for the answer to a sibling to be worked off.
+#: How long the answer to a named call waits for a slow writer, or for a sibling's answer.
 SIBLING_WAIT_SECONDS: Final = 30.0
-#: How long a row that somebody is still writing is read again.
+#: How long an answer without a call's id waits for a row that somebody is still writing.
 UNSETTLED_WAIT_SECONDS: Final = 2.0
+#: A peer may announce a run before its row is there: so often nothing is found before that
+#: counts (snapshots.md 9.2).
+_MISSING_READS: Final = 3
 _FIRST_PAUSE: Final = 0.025
 _LONGEST_PAUSE: Final = 0.5
 
@@ -111,6 +114,7 @@ async def claim_parked_run(
     """
     waiting = _Patience(clock)
     was_parked = False
+    missing = 0
     while True:
         outer = await snapshots.store.load_workflow_snapshot(
             workflow_name=OUTER_WORKFLOW, run_id=request.run_id
@@ -118,6 +122,10 @@ async def claim_parked_run(
         if outer is None:
             if was_parked:
                 raise ResumeClaimedError(run_id=request.run_id, agent_id=request.agent_id)
+            missing += 1
+            if missing < _MISSING_READS:
+                await clock.sleep(_FIRST_PAUSE)
+                continue
             raise RunNotFoundError(
                 run_id=request.run_id, agent_id=request.agent_id, has_storage=True
             )
@@ -257,7 +265,9 @@ async def _wait_for_others(
             if was_parked
             else NotSuspendedError(run_id=request.run_id, status=status)
         )
-        await waiting.pause(UNSETTLED_WAIT_SECONDS, error)
+        # Who names a call has seen its chunk: the row is on its way (snapshots.md 9.2).
+        is_named = request.tool_call_id is not None
+        await waiting.pause(SIBLING_WAIT_SECONDS if is_named else UNSETTLED_WAIT_SECONDS, error)
         return
     raise NotSuspendedError(run_id=request.run_id, status=status)
 

@@ -11,7 +11,8 @@ from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.errors import RunArgumentError
 from mastra_core.inmemory.storage import InMemoryStorage
-from mastra_core.testing.scripted_model import text, tool_call
+from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
+from mastra_core.workflows.suspended import list_suspended_runs
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +41,49 @@ async def test_a_store_without_runs_says_so_and_a_standalone_agent_has_its_own(
 
     assert "AGENT_LIST_SUSPENDED_RUNS_NO_STORAGE" == raised.value.id
     assert [output.run_id] == [run.run_id for run in listed.runs]
+
+
+class CarelessRuns:
+    """Runs of a store that ignores the thread and resource it is asked for."""
+
+    def __init__(self, runs: Any) -> None:
+        self._runs = runs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runs, name)
+
+    async def list_suspended_runs(self, **options: Any) -> Any:
+        return await self._runs.list_suspended_runs(
+            **{**options, "thread_id": None, "resource_id": None}
+        )
+
+
+@case("snapshots", 55)
+async def test_a_store_that_ignores_filters_shows_no_run_of_others(
+    make_agent: Callable[..., Agent],
+) -> None:
+    """The list checks every row again, and its total counts what is left."""
+    storage = InMemoryStorage()
+    agent = Agent(
+        id="deployer",
+        model=ScriptedModel([[tool_call("nothing", {}, id="a")], [tool_call("nothing", {})]]),
+        tools=[_waiting_tool()],
+    )
+    async with Mastra(storage=storage, agents=[agent]):
+        mine = await agent.stream("go", thread_id="t1", resource_id="r1")
+        await mine.wait()
+        other = await agent.stream("go", thread_id="t2", resource_id="r2")
+        await other.wait()
+        careless = CarelessRuns(storage.workflows)
+
+        async def listed(**filters: Any) -> tuple[list[str], int]:
+            page = await list_suspended_runs(careless, agent_id="deployer", **filters)  # type: ignore[arg-type] # as good as
+            return [run.run_id for run in page.runs], page.total
+
+        assert ([mine.run_id], 1) == await listed(thread_id="t1")
+        assert ([other.run_id], 1) == await listed(resource_id="r2")
+        assert ([], 0) == await listed(thread_id="t1", resource_id="r2")
+        assert ([], 0) == await listed(thread_id="t9")
 
 
 def _waiting_tool() -> Any:

@@ -74,10 +74,20 @@ def test_other_urls_are_refused(url: str) -> None:
 
 
 def test_options_in_the_url_are_taken_out_of_it() -> None:
-    settings = LibSQLSettings(url="file:app.db?mastra_busy_timeout_ms=7&mode=x")
+    settings = LibSQLSettings(url="file:app.db?mastra_busy_timeout_ms=7")
 
     assert 7 == settings.busy_timeout_ms
-    assert "file:app.db?mode=x" == settings.url
+    assert "file:app.db" == settings.url
+    assert TargetKind.FILE is settings.target.kind
+
+
+@pytest.mark.parametrize(
+    "url", ["file:app.db?mode=ro", "file:app.db?busy_timeout=7", ":memory:?mode=ro"]
+)
+def test_parameters_that_would_do_nothing_are_refused(url: str) -> None:
+    """Whoever asks for a read-only file must not get one that is written."""
+    with pytest.raises(InvalidUrlError, match=r"unknown parameter '(mode|busy_timeout)'"):
+        _ = LibSQLSettings(url=url).target
 
 
 def test_unknown_options_are_refused() -> None:

@@ -326,3 +326,31 @@ async def test_nothing_blocks_the_loop_while_a_statement_runs(executor: Embedded
 
     assert turns > 100
     assert [[(2_000_000,)]] == await reading
+
+
+def damage(path: Path) -> None:
+    """Destroy every page but the first, as a broken disk would."""
+    content = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (len(content) - 4096))
+    with path.with_name(f"{path.name}-wal").open("r+b") as log:
+        log.truncate(0)
+
+
+async def test_a_damaged_file_answers_with_errors_and_the_thread_lives(
+    executor: EmbeddedExecutor, path: Path
+) -> None:
+    """A read transaction that can't even be ended must not keep its callers waiting."""
+    for number in range(50):
+        await executor.write("add", add(number, "x" * 1000))
+    await executor.call("checkpoint", lambda session: session.control("PRAGMA wal_checkpoint"))
+    damage(path)
+
+    async def read() -> object:
+        async with asyncio.timeout(10):
+            return await executor.read("count", COUNT, COUNT)
+
+    for _ in range(2):
+        answers = await asyncio.gather(*(read() for _ in range(5)), return_exceptions=True)
+        assert all(isinstance(answer, StorageError | list) for answer in answers)

@@ -124,7 +124,8 @@ def _split_options(url: str) -> tuple[str, dict[str, str]]:
 def _target(url: str, driver: str | None, auth_token: SecretStr | None) -> Target:
     if url in _MEMORY:
         return Target(kind=TargetKind.MEMORY, address=":memory:")
-    if url.startswith("file:"):
+    if url.startswith(("file:", ":memory:")):
+        _refuse_parameters(url)
         return Target(kind=TargetKind.FILE, address=_file_path(url))
     parts = urlsplit(url)
     scheme = _REMOTE.get(parts.scheme)
@@ -145,6 +146,17 @@ def _target(url: str, driver: str | None, auth_token: SecretStr | None) -> Targe
         address=urlunsplit((scheme, parts.netloc, parts.path, "", "")),
         auth_token=auth_token or (SecretStr(token) if token else None),
     )
+
+
+def _refuse_parameters(url: str) -> None:
+    """A parameter that would be ignored (``mode=ro``) must not look as if it held."""
+    query = url.partition("?")[2]
+    if query:
+        name = unquote(min(query.split("&")).partition("=")[0])
+        raise InvalidUrlError(
+            url=url,
+            reason=f"unknown parameter {name!r}; options of a file are named mastra_<option>",
+        )
 
 
 def _file_path(url: str) -> str:

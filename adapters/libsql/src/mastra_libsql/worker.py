@@ -348,7 +348,11 @@ class Worker:
         if len(group) == 1 and group[0].is_single:
             _report([_attempt(session, group[0])])
             return
-        session.control("BEGIN")
+        try:
+            session.control("BEGIN")
+        except BaseException as exc:  # noqa: BLE001 - every caller gets it
+            _report([(job, None, exc) for job in group])
+            return
         answers: list[_Answer] = []
         reported_at = time.monotonic()
         try:
@@ -359,8 +363,8 @@ class Worker:
                     answers = []
                     reported_at = time.monotonic()
         finally:
-            if session.in_transaction:
-                session.control("COMMIT")
+            # Every answer is known by now; a damaged file can't even end its transaction.
+            _end_reads(session)
             _report(answers)
 
     def _run_writes(self, session: Session, group: list[Job[Any]]) -> None:
@@ -438,6 +442,15 @@ def _attempt(session: Session, job: Job[Any]) -> _Answer:
         return (job, job.run(session), None)
     except BaseException as exc:  # noqa: BLE001 - the caller gets it
         return (job, None, exc)
+
+
+def _end_reads(session: Session) -> None:
+    """Leave the read transaction whatever happens; the callers have their answers."""
+    for sql in ("COMMIT", "ROLLBACK"):
+        if not session.in_transaction:
+            return
+        with suppress(apsw.Error):
+            session.control(sql)
 
 
 def _commit(session: Session) -> None:

@@ -615,6 +615,7 @@ class ResumeSuite(Suite):
 
         assert ("stop", 1) == (reason, len(shop.executed))
 
+    @case("snapshots", 82)
     async def test_an_answer_waits_for_a_slow_writer(
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
@@ -638,7 +639,12 @@ class ResumeSuite(Suite):
                 snapshot={**snapshot, "status": "pending"},
             )
             looked.clear()
-            answer = asyncio.create_task(shop.agent.approve_tool_call(output.run_id))
+            answer = asyncio.create_task(
+                shop.agent.approve_tool_call(output.run_id, tool_call_id="call_1")
+            )
+            await looked.wait()
+            clock.advance(2_900)
+            looked.clear()
             await looked.wait()
             await store.workflows.persist_workflow_snapshot(
                 workflow_name=OUTER_WORKFLOW, run_id=output.run_id, snapshot=snapshot

@@ -254,6 +254,7 @@ class SuspendedRunSuite(Suite):
         with pytest.raises(StorageArgumentError):
             await page_of(store, "")
 
+    @case("snapshots", 55)
     async def test_thread_and_resource_filters_are_exact(self, store: Storage) -> None:
         """Only exact matches, alone and together; a run without memory matches neither."""
         for name, thread, resource in (
