@@ -272,8 +272,8 @@ class WebSocketExecutor(RemoteExecutor):
         self, transaction: libsql_client.Transaction, bound: Sequence[Bound]
     ) -> list[libsql_client.ResultSet]:
         """Send statements without waiting for the answer of each; the first error counts."""
-        calls = [self._answer(transaction.execute(sql, values)) for sql, values in bound]
-        answers = await asyncio.gather(*calls, return_exceptions=True)
+        calls = [self._start(transaction.execute(sql, values)) for sql, values in bound]
+        answers = await asyncio.gather(*map(asyncio.shield, calls), return_exceptions=True)
         results: list[libsql_client.ResultSet] = []
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -282,11 +282,14 @@ class WebSocketExecutor(RemoteExecutor):
         return results
 
     async def _answer(self, call: Awaitable[T]) -> T:
+        return await asyncio.shield(self._start(call))
+
+    def _start(self, call: Awaitable[T]) -> asyncio.Future[T]:
         """The driver trips over calls that are cancelled, so they end by themselves."""
         task = asyncio.ensure_future(call)
         self._calls.add(task)
         task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        return task
 
     def _ended(self, task: asyncio.Future[Any]) -> None:
         self._calls.discard(task)
