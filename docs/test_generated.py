@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ("gen_hooks_page", "gen_reference_pages", "gen_commands_page", "gen_matrix")
+#: Not gen_commands_page: that page is commands and their output, so its own run compares it.
+TOOLS = ("gen_hooks_page", "gen_reference_pages", "gen_matrix")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
