@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from mastra_core.contracts.signal_sink import Accepted
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.wire.messages import Message
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from mastra_core.threads.subscription import ThreadSubscription
 
 __all__ = ("ActiveRun", "QueuedTurn", "Reservation", "ThreadAgent", "ThreadRecord")
-
-#: How many accepted ids a thread remembers, to answer a repetition alike.
-_REMEMBERED_IDS = 1000
 
 
 class ThreadAgent(Protocol):
@@ -108,7 +104,6 @@ class ThreadRecord:
     #: A run each, after the active one.
     idle: deque[QueuedTurn] = field(default_factory=deque)
     subscriptions: list[ThreadSubscription] = field(default_factory=list)
-    _accepted: OrderedDict[str, asyncio.Future[Accepted]] = field(default_factory=OrderedDict)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
@@ -124,27 +119,7 @@ class ThreadRecord:
             and not (self.pre_run or self.pending or self.idle)
             and not self.subscriptions
             and not self._waiters
-            and not self._accepted
         )
-
-    def remember(self, signal_id: str, accepted: asyncio.Future[Accepted]) -> None:
-        """Answer a repetition of this signal as the first time."""
-        self._accepted[signal_id] = accepted
-        while len(self._accepted) > _REMEMBERED_IDS:
-            self._accepted.popitem(last=False)
-
-    def remembered(self, signal_id: str) -> asyncio.Future[Accepted] | None:
-        """How this signal was taken before; None if it is new or was refused."""
-        earlier = self._accepted.get(signal_id)
-        if earlier is None:
-            return None
-        if earlier.done() and (earlier.cancelled() or earlier.exception() is not None):
-            del self._accepted[signal_id]
-            return None
-        if earlier.done() and earlier.result().action == "blocked":
-            del self._accepted[signal_id]
-            return None
-        return earlier
 
     def notify(self) -> None:
         """Something about the run of this thread changed."""

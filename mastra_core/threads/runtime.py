@@ -16,11 +16,17 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.signal_sink import Accepted, SendSignalResult, SignalTarget
-from mastra_core.errors import RunAbortedError, SignalError, SignalPersistUnavailableError
+from mastra_core.errors import (
+    ConfigError,
+    RunAbortedError,
+    SignalError,
+    SignalPersistUnavailableError,
+)
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.signals import create_signal, echo_chunk, message_from_signal
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.streaming.output import ModelOutput
+from mastra_core.threads.accepted import AcceptedSignals
 from mastra_core.threads.record import (
     ActiveRun,
     QueuedTurn,
@@ -87,6 +93,9 @@ class ThreadRuntime:
         self._ids = ids
         self._suspended_run_ttl = suspended_run_ttl
         self._records: dict[str, ThreadRecord] = {}
+        self._accepted = AcceptedSignals(clock)
+        #: When a run was parked, per thread, the oldest first.
+        self._parked_at: dict[str, float] = {}
         #: The run that ended last on a thread, while its follow-up is chosen.
         self._last_runs: dict[str, ActiveRun] = {}
         self.tasks = TaskSupervisor("threads")
@@ -144,17 +153,27 @@ class ThreadRuntime:
         Raises:
             SignalError: No thread is named.
             InvalidSignalError: The signal is malformed.
+            ConfigError: The application is closed.
         """
+        self._check_open()
         record = self._target_record(target)
         brings_id = isinstance(value, Signal) or bool(value.get("id"))
         accepted_at = self._clock.now()
         signal = create_signal(value, clock=self._clock, ids=self._ids, accepted_at=accepted_at)
         if not brings_id:
             return self._route(record, agent, signal, target)
-        earlier = record.remembered(signal.id)
+        earlier = self._accepted.get(record.key, signal.id)
         if earlier is not None:
+            self._drop_if_forgettable(record)
             return SendSignalResult(signal=signal, accepted=_quiet(earlier))
         return self._route_once(record, agent, signal, target)
+
+    def _check_open(self) -> None:
+        if self.tasks.is_closed:
+            raise ConfigError(
+                "The application is closed.",
+                hint="Use its threads inside 'async with Mastra(...)'.",
+            )
 
     def _target_record(self, target: SignalTarget) -> ThreadRecord:
         if target.run_id is not None:
@@ -173,7 +192,7 @@ class ThreadRuntime:
         loop = asyncio.get_running_loop()
         persisted: asyncio.Future[None] = loop.create_future()
         accepted: asyncio.Future[Accepted] = loop.create_future()
-        record.remember(signal.id, accepted)
+        self._accepted.remember(record.key, signal.id, accepted)
 
         async def work() -> None:
             try:
@@ -181,7 +200,9 @@ class ThreadRuntime:
                     _settle(accepted, Accepted(action="deliver", run_id=None))
                     _settle(persisted, None)
                     return
-                result = self._route(record, agent, signal, target)
+                # The thread may have been used and forgotten meanwhile.
+                current = self._record(record.resource_id, record.thread_id)
+                result = self._route(current, agent, signal, target)
                 if result.persisted is not None:
                     await _copy(result.persisted, persisted)
                 else:
@@ -194,6 +215,8 @@ class ThreadRuntime:
                         future.exception()
                 if not isinstance(exc, Exception):
                     raise
+            finally:
+                self._drop_if_forgettable(self._record(record.resource_id, record.thread_id))
 
         self.tasks.start(work(), name=f"signal:{signal.id}")
         wants_persist = "persist" in (target.if_idle.behavior, target.if_active.behavior)
@@ -235,6 +258,7 @@ class ThreadRuntime:
             case "blocked":
                 return self._settled(record, signal, "blocked", route)
             case "discard":
+                self._drop_if_forgettable(record)
                 return self._settled(record, signal, "discard", Route(kind="discard"))
             case "persist_active" | "persist_idle":
                 return self._persist(record, agent, signal, echo=route.kind == "persist_idle")
@@ -248,7 +272,7 @@ class ThreadRuntime:
         reason = "thread-blocked" if action == "blocked" else None
         future.set_result(Accepted(action=action, run_id=route.run_id, reason=reason))
         if action == "deliver":
-            record.remember(signal.id, future)
+            self._accepted.remember(record.key, signal.id, future)
         return SendSignalResult(signal=signal, accepted=future)
 
     def _persist(
@@ -261,6 +285,7 @@ class ThreadRuntime:
         )
         writing = agent.store_message(row)
         if writing is None:
+            self._drop_if_forgettable(record)
             accepted.set_exception(
                 SignalPersistUnavailableError(
                     f"Agent {agent.id!r} has no memory, so nothing can be persisted."
@@ -269,9 +294,13 @@ class ThreadRuntime:
             return SendSignalResult(signal=signal, accepted=_quiet(accepted))
 
         async def write() -> None:
-            await writing
+            try:
+                await writing
+            finally:
+                current = self._record(record.resource_id, record.thread_id)
+                self._drop_if_forgettable(current)
             if echo:
-                self._broadcast_persisted(record, agent, signal)
+                self._broadcast_persisted(current, agent, signal)
 
         task = self.tasks.start(write(), name=f"persist:{signal.id}")
         accepted.set_result(Accepted(action="persist"))
@@ -312,7 +341,7 @@ class ThreadRuntime:
         run_id = self._ids.new("run")
         self._reserve(record, run_id=run_id, agent_id=agent.id)
         accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        record.remember(signal.id, accepted)
+        self._accepted.remember(record.key, signal.id, accepted)
         options = dict(target.if_idle.stream_options or {})
 
         async def wake() -> None:
@@ -416,8 +445,9 @@ class ThreadRuntime:
 
         A parked run of the same agent doesn't hold up others (signals.md 11.4).
         """
-        record = self._record(resource_id, thread_id)
         while True:
+            # A thread that nobody used between two runs was forgotten: never keep its record.
+            record = self._record(resource_id, thread_id)
             self._expire_parked(record)
             reservation = record.reservation
             if reservation is not None and reservation.run_id == run_id:
@@ -473,10 +503,30 @@ class ThreadRuntime:
 
     def parked(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
         """The run waits for an answer; it keeps the thread."""
-        active = self._record(resource_id, thread_id).active
+        record = self._record(resource_id, thread_id)
+        active = record.active
         if active is not None and active.run_id == run_id:
-            active.lifecycle = "suspended"
+            self._park(record, active)
+
+    def _park(self, record: ThreadRecord, active: ActiveRun) -> None:
+        active.lifecycle = "suspended"
+        if active.parked_at is None:
             active.parked_at = self._clock.monotonic()
+            self._forget_parked(active.parked_at)
+            self._parked_at.pop(record.key, None)
+            self._parked_at[record.key] = active.parked_at
+
+    def _forget_parked(self, now: float) -> None:
+        """Let go of threads whose run was parked too long ago, though nobody asks for them."""
+        while self._parked_at:
+            key, parked_at = next(iter(self._parked_at.items()))
+            if now - parked_at <= self._suspended_run_ttl:
+                return
+            del self._parked_at[key]
+            record = self._records.get(key)
+            if record is not None:
+                self._expire_parked(record)
+                self._after_run(record)
 
     def ended(self, resource_id: str | None, thread_id: str, output: ModelOutput) -> None:
         """A segment is over: a parked run keeps the thread, an ended one frees it."""
@@ -486,9 +536,7 @@ class ThreadRuntime:
             record.notify()
             return
         if output.status == "suspended":
-            active.lifecycle = "suspended"
-            if active.parked_at is None:
-                active.parked_at = self._clock.monotonic()
+            self._park(record, active)
             record.notify()
             return
         self._free(record, active)
@@ -575,7 +623,13 @@ class ThreadRuntime:
         *,
         hide_signals: bool | Sequence[str] | None = None,
     ) -> ThreadSubscription:
-        """Follow all runs of a thread from now on, and the active one from its start."""
+        """
+        Follow all runs of a thread from now on, and the active one from its start.
+
+        Raises:
+            ConfigError: The application is closed.
+        """
+        self._check_open()
         record = self._record(resource_id, thread_id)
 
         def unsubscribe(subscription: ThreadSubscription) -> None:
