@@ -87,10 +87,9 @@ class ResponseWriter:
         key = f"text:{block}"
         part = self._open.get(key)
         if part is None:
-            part = {"type": "text", "text": ""}
+            part = self._open[key] = dict[str, Any](type="text", text="")
             if metadata is not None:
                 part["providerMetadata"] = dict(metadata)
-            self._open[key] = part
             self._streamed.append(part)
         part["text"] += delta
 

@@ -36,9 +36,11 @@ class History:
 
     async def record(self, client: str, name: str, call: Awaitable[T], **arguments: Any) -> T:
         """Await the call and note it; what it raises is noted and raised on."""
-        invoked_at, result, error = self.clock(), None, None
+        invoked_at = self.clock()
+        error: str | None = None
+        result: Any = None
         try:
-            result = await call
+            answer = result = await call
         except Exception as exc:
             error = type(exc).__name__
             raise
@@ -53,7 +55,7 @@ class History:
                 error=error,
             )
             self.operations.append(operation)
-        return result
+        return answer
 
     def to_json_lines(self) -> str:
         """One line per operation, for the file of a failed test."""

@@ -73,7 +73,7 @@ def all_differences() -> tuple[AllowedDifference, ...]:
     Raises:
         DifferencesFileError: An entry is malformed.
     """
-    text = files(__package__).joinpath("differences.toml").read_text("utf-8")
+    text = files("mastra_conformance.wire").joinpath("differences.toml").read_text("utf-8")
     return tuple(_entry(raw) for raw in tomllib.loads(text).get("difference", ()))
 
 

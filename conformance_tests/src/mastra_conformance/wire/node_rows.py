@@ -39,7 +39,7 @@ class NodeRows:
 
 def load_node_rows() -> NodeRows:
     """Read the rows."""
-    path = files(__package__).joinpath("written", f"{VERSION}.json")
+    path = files("mastra_conformance.wire").joinpath("written", f"{VERSION}.json")
     return NodeRows(**json.loads(path.read_text("utf-8")))
 
 

@@ -44,7 +44,7 @@ class Scene:
 
 
 def _folder() -> Traversable:
-    return files(__package__).joinpath("golden", VERSION)
+    return files("mastra_conformance.wire").joinpath("golden", VERSION)
 
 
 def scene_ids() -> list[str]:

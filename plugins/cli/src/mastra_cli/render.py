@@ -14,7 +14,7 @@ from typing import Any, Final
 __all__ = ("print_json", "print_piece", "print_table", "print_text", "say", "short", "shown_time")
 
 #: Longest cell outside a terminal.
-MAX_CELL: Final = 100
+_MAX_CELL: Final = 100
 
 _STYLES: Final[Mapping[str, str]] = {
     "urgent": "bold red",
@@ -110,7 +110,7 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console().print(table)
 
 
-def short(text: str, limit: int = MAX_CELL) -> str:
+def short(text: str, limit: int = _MAX_CELL) -> str:
     """One line of at most ``limit`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -28,11 +28,11 @@ __all__ = ("app",)
 
 app = new_group("List runs that wait for an answer, and answer them.")
 
-RunArgument = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Which run.")]
-RunOption = Annotated[
+_RunArgument = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Which run.")]
+_RunOption = Annotated[
     str | None, typer.Option("--run", metavar="ID", help="Which run; same as RUN.")
 ]
-CallOption = Annotated[
+_CallOption = Annotated[
     str | None,
     typer.Option("--tool-call", metavar="ID", help="Which of its calls; needed if several wait."),
 ]
@@ -79,10 +79,10 @@ async def suspended(
 
 @app.command()
 def approve(
-    run_id: RunArgument = None,
+    run_id: _RunArgument = None,
     *,
-    run: RunOption = None,
-    tool_call: CallOption = None,
+    run: _RunOption = None,
+    tool_call: _CallOption = None,
     app: AppOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
@@ -95,10 +95,10 @@ def approve(
 
 @app.command()
 def decline(
-    run_id: RunArgument = None,
+    run_id: _RunArgument = None,
     *,
-    run: RunOption = None,
-    tool_call: CallOption = None,
+    run: _RunOption = None,
+    tool_call: _CallOption = None,
     reason: Annotated[str | None, typer.Option(help="What the model is told.")] = None,
     app: AppOption = None,
     url: UrlOption = None,

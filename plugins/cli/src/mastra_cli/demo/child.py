@@ -15,7 +15,7 @@ from mastra_core.errors import MastraError, error_from_wire
 __all__ = ("Child", "WorkerDiedError")
 
 #: A line of a worker holds at most one suspended run.
-MAX_LINE_BYTES: Final = 4 * 1024 * 1024
+_MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 _TAIL_BYTES: Final = 600
 
 
@@ -59,7 +59,7 @@ class Child:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=self._stderr,
-            limit=MAX_LINE_BYTES,
+            limit=_MAX_LINE_BYTES,
             # Ctrl-C is for the parent, which then ends its workers itself.
             start_new_session=True,
         )

@@ -41,7 +41,7 @@ __all__ = ("main",)
 _INBOX_SETTINGS: dict[str, Any] = {"dispatch": {"enabled": False}}
 
 
-def tell(event: str, **facts: Any) -> None:
+def _tell(event: str, **facts: Any) -> None:
     """One line to the parent."""
     sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
     sys.stdout.flush()
@@ -63,7 +63,7 @@ async def _ingest(options: argparse.Namespace) -> None:
         load_deliveries(options.deliveries) if options.deliveries else packaged_deliveries()
     )
     events = [notification_from_delivery(delivery) for delivery in deliveries]
-    tell("loaded", deliveries=len(events))
+    _tell("loaded", deliveries=len(events))
     is_settled = asyncio.Event()
     # What will be high is known before it is stored: the last event of a record counts.
     subjects = _subjects_of_events(events)
@@ -79,7 +79,7 @@ async def _ingest(options: argparse.Namespace) -> None:
         waking = _waking_output(results)
         records = {result.record.id: result for result in results}
         decided = Counter(result.decision.action for result in records.values())
-        tell(
+        _tell(
             "ingested",
             events=len(events),
             records=len(records),
@@ -91,7 +91,7 @@ async def _ingest(options: argparse.Namespace) -> None:
         # The approval is announced a moment before its rows are durable; the run's end isn't.
         await waking.wait()
         run = await _suspended_run(agent, options.thread, run_id)
-        tell("suspended", **run)
+        _tell("suspended", **run)
         # The parent kills this process now; if it goes away instead, so do we.
         while await _told():
             continue
@@ -150,15 +150,15 @@ def _tell_chunk(chunk: Mapping[str, Any]) -> None:
     payload = chunk.get("payload") or {}
     match chunk.get("type"):
         case "text-delta":
-            tell("text", text=payload.get("text", ""))
+            _tell("text", text=payload.get("text", ""))
         case "text-end":
-            tell("text-end")
+            _tell("text-end")
         case "tool-call":
-            tell("tool-call", tool=payload.get("toolName"), arguments=payload.get("args"))
+            _tell("tool-call", tool=payload.get("toolName"), arguments=payload.get("args"))
         case "tool-result":
-            tell("tool-result", tool=payload.get("toolName"), result=payload.get("result"))
+            _tell("tool-result", tool=payload.get("toolName"), result=payload.get("result"))
         case "data-signal" | "data-user-message":
-            tell("signal", kind=(chunk.get("data") or {}).get("tagName"))
+            _tell("signal", kind=(chunk.get("data") or {}).get("tagName"))
         case _:
             return
 
@@ -183,14 +183,14 @@ async def _resume(options: argparse.Namespace) -> None:
         if not listed.runs:
             raise RunNotFoundError(f"Thread {options.thread!r} has no suspended run.")
         run = listed.runs[0]
-        tell("found", total=listed.total, run=run.to_wire())
+        _tell("found", total=listed.total, run=run.to_wire())
         answer = await _told()
         if answer not in {"approve", "decline"}:
             return
         output = await _answer(agent, run.run_id, approved=answer == "approve")
         async for chunk in output.full_stream:
             _tell_chunk(chunk)
-        tell("finished", runId=run.run_id, reason=await output.finish_reason)
+        _tell("finished", runId=run.run_id, reason=await output.finish_reason)
         await _dispatch(application)
 
 
@@ -203,7 +203,7 @@ async def _answer(agent: Agent, run_id: str, *, approved: bool) -> ModelOutput:
 async def _dispatch(application: Mastra) -> None:
     """What the dispatcher does at its next tick, now: one summary of all that can wait."""
     dispatched = await application.dispatch_due_notifications(now=SystemClock().now(), limit=1000)
-    tell(
+    _tell(
         "dispatched",
         delivered=len(dispatched.delivered),
         failed=len(dispatched.failed),
@@ -220,11 +220,11 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--deliveries", type=Path)
     options = parser.parse_args()
-    tell("started", pid=os.getpid())
+    _tell("started", pid=os.getpid())
     try:
         asyncio.run(_ingest(options) if options.part == "ingest" else _resume(options))
     except MastraError as exc:
-        tell("failed", error=wire_from_error(exc), hint=exc.hint)
+        _tell("failed", error=wire_from_error(exc), hint=exc.hint)
         sys.exit(1)
 
 
