@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -72,7 +72,7 @@ def _pairs(value: object) -> object:
 class AdapterSection(BaseModel):
     """``[storage]``, ``[pubsub]`` and ``[lease]``: a URL, and options of its adapter."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", frozen=True)
 
     #: Chooses the adapter; None leaves the choice to the runtime.
     url: str | None = None
@@ -86,7 +86,7 @@ class AdapterSection(BaseModel):
 class PluginsSection(BaseModel):
     """``[plugins]``: which plugins may be used."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     #: Names of the only plugins that may be used; None for all.
     enable: Annotated[list[str] | None, BeforeValidator(_names)] = None
@@ -124,7 +124,7 @@ class PluginsSection(BaseModel):
 class Settings(BaseModel):
     """All settings of one ``Mastra`` object."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     storage: AdapterSection = Field(default_factory=AdapterSection)
     pubsub: AdapterSection = Field(default_factory=AdapterSection)

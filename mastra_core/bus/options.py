@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -14,7 +15,7 @@ __all__ = ("BusOptions",)
 class BusOptions(BaseModel):
     """Base of an adapter's settings model; times in milliseconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     url: str = ""
     ack_wait_ms: int = Field(default=60_000, ge=1)

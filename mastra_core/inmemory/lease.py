@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,7 +40,7 @@ _MAX_HELD = 10_000
 class InMemoryLeaseSettings(BaseModel):
     """Options of ``memory:`` as a lease provider."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     #: Instances of one ``memory:name`` share keys.
     url: str = "memory:"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from pydantic.alias_generators import to_camel
@@ -54,7 +54,7 @@ _Outcome = Literal["delivered", "markedSeen", "unavailable", "alreadyRead"]
 class _Input(BaseModel):
     """What the model gives."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     action: Literal["list", "read", "markSeen", "dismiss", "archive", "search"]
     thread_id: str | None = Field(default=None, description="Another thread than this one.")

@@ -5,7 +5,7 @@ Columns are snake_case on the wire too; times are epoch milliseconds.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
@@ -17,7 +17,7 @@ __all__ = ("Schedule", "ScheduleTrigger")
 class Schedule(WireModel):
     """One timer (table ``mastra_schedules``)."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=None, populate_by_name=True, extra="allow", frozen=True
     )
 
@@ -39,7 +39,7 @@ class Schedule(WireModel):
 class ScheduleTrigger(WireModel):
     """One firing of a schedule (table ``mastra_schedule_triggers``)."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=None, populate_by_name=True, extra="allow", frozen=True
     )
 

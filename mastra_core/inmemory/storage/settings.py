@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from mastra_core.rules.snapshots import DEFAULT_MAX_BYTES
@@ -12,7 +14,7 @@ __all__ = ("InMemoryStorageSettings",)
 class InMemoryStorageSettings(BaseModel):
     """What a URL may say about an in-memory store."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     #: ``memory:name``; stores of one context and name share their data.
     url: str = "memory:"

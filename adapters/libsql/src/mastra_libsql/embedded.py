@@ -31,7 +31,7 @@ class EmbeddedExecutor:
     """
 
     def __init__(self, target: Target, settings: LibSQLSettings, lock: WriteLock) -> None:
-        self.where = target.address
+        self.where: str = target.address
         self._settings = settings
         self._is_file = target.kind is TargetKind.FILE
         timeout = settings.busy_timeout_ms / 1000

@@ -40,7 +40,7 @@ class RemoteExecutor(ABC):
     """What both protocols have in common: limits, retries, errors."""
 
     def __init__(self, target: Target, settings: LibSQLSettings) -> None:
-        self.where = target.address
+        self.where: str = target.address
         self._target = target
         self._timeout = settings.request_timeout_ms / 1000
         self._patience = settings.busy_timeout_ms / 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
@@ -39,7 +39,7 @@ class TargetKind(StrEnum):
 class Target(BaseModel):
     """One database, as the clients need it."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     kind: TargetKind
     #: Path of the file, or address of the server without credentials.
@@ -65,7 +65,7 @@ class LibSQLSettings(BaseModel):
         LibSQLSettings(url="file:app.db", busy_timeout_ms=2000)
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     #: ``file:path``, ``:memory:``, ``libsql://host``, ``libsql+http://host:port`` ...
     url: str

@@ -73,9 +73,9 @@ class LibSQLStorage:
             settings = LibSQLSettings(url=settings, **options)
         context = context or AdapterContext()
         target = settings.target
-        self.settings = settings
+        self.settings: LibSQLSettings = settings
         self.capabilities: frozenset[str] = STORAGE_CAPABILITIES
-        self.volatile = target.kind is TargetKind.MEMORY
+        self.volatile: bool = target.kind is TargetKind.MEMORY
         self._context = context
         self._prefix = settings.prefix or _prefix_of(context.namespace)
         self._tables = build_tables(self._prefix)
@@ -297,7 +297,7 @@ class _Door:
     """The executor as domains know it: open or closed, whatever is behind it."""
 
     def __init__(self, where: str) -> None:
-        self.where = where
+        self.where: str = where
         self.client: Client | None = None
         #: The client that was behind it, so that what it still holds can be told.
         self.left: Client | None = None
