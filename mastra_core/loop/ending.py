@@ -120,6 +120,8 @@ async def end_failed(segment: RunSegment, error: BaseException) -> None:
     segment.output.emit(segment.chunk("error", {"type": "error", "error": wire}))
     await segment.notify(segment.setup.callbacks.on_error, {"error": error})
     if not isinstance(error, FencedOutError):
+        if not _can_be_answered_again(segment, error):
+            segment.unmark_message()
         await _save_what_is_there(segment)
     await _forget_rows(segment, error)
     result = step.result if step is not None else StepResult()
@@ -177,11 +179,16 @@ async def _forget_rows(segment: RunSegment, error: BaseException | None = None) 
     setup = segment.setup
     if setup.snapshots is None or setup.claim is None:
         return
-    if isinstance(error, StorageError):
+    if error is not None and _can_be_answered_again(segment, error):
         with suppress(StorageError):
             await setup.claim.release()
     else:
         await setup.snapshots.forget(setup.run_id, claim_id=setup.claim.claim_id)
+
+
+def _can_be_answered_again(segment: RunSegment, error: BaseException) -> bool:
+    """Storage failed while a resumed run was at work: its row goes back to ``suspended``."""
+    return segment.setup.claim is not None and isinstance(error, StorageError)
 
 
 async def _save_what_is_there(segment: RunSegment) -> None:

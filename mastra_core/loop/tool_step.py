@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mastra_core.base.jsonjs import encode
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
 from mastra_core.errors import (
@@ -248,6 +249,8 @@ class ToolStep:
         assert tool.execute is not None
         try:
             value = await tool.execute(args, context)
+            # What can't be stored is a fault of the tool, not the end of the turn.
+            encode(value)
         except ToolInputError as exc:
             output: dict[str, Any] = {"result": _invalid_input(exc)}
         except ForbiddenError:
@@ -276,6 +279,7 @@ class ToolStep:
         is_approved: bool,
     ) -> ToolContext:
         async def suspend(payload: Any = None, *, resume_label: str | None = None) -> None:
+            encode(payload)
             record: dict[str, Any] = {"toolCallSuspended": payload, **_named(call)}
             if resume_label is not None:
                 record["resumeLabel"] = resume_label

@@ -46,6 +46,11 @@ class ThreadAgent(Protocol):
         """End a run that waits for data, without an answer."""
         ...
 
+    @property
+    def stores_messages(self) -> bool:
+        """Does this agent store messages?"""
+        ...
+
     def store_message(self, message: Message) -> Awaitable[None] | None:
         """Store one row of the thread; None if this agent has no memory."""
         ...
@@ -86,6 +91,8 @@ class QueuedTurn:
     agent: ThreadAgent
     run_id: str
     stream_options: Mapping[str, Any]
+    #: It could not start; it is tried again after the next run of the thread.
+    has_failed: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,14 +119,14 @@ class ThreadRecord:
         return self.active is None and self.reservation is None
 
     @property
+    def is_at_rest(self) -> bool:
+        """Idle, and nothing waits for a run."""
+        return self.is_idle and not (self.pre_run or self.pending or self.idle)
+
+    @property
     def is_forgettable(self) -> bool:
         """Nothing would be lost with this record."""
-        return (
-            self.is_idle
-            and not (self.pre_run or self.pending or self.idle)
-            and not self.subscriptions
-            and not self._waiters
-        )
+        return self.is_at_rest and not self.subscriptions and not self._waiters
 
     def notify(self) -> None:
         """Something about the run of this thread changed."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from mastra_core.base.clock import Clock
@@ -21,6 +23,7 @@ from mastra_core.errors import (
     RunAbortedError,
     SignalError,
     SignalPersistUnavailableError,
+    StorageError,
 )
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.signals import create_signal, echo_chunk, message_from_signal
@@ -120,7 +123,7 @@ class ThreadRuntime:
         active = record.active
         if active is None or active.parked_at is None:
             return
-        if self._clock.monotonic() - active.parked_at > self._suspended_run_ttl:
+        if self._clock.monotonic() >= active.parked_at + self._suspended_run_ttl:
             record.active = None
 
     def is_active(self, resource_id: str | None, thread_id: str) -> bool:
@@ -163,7 +166,10 @@ class ThreadRuntime:
         if not brings_id:
             return self._route(record, agent, signal, target)
         earlier = self._accepted.get(record.key, signal.id)
-        if earlier is not None:
+        # What was taken may still get lost: once the thread is free, its rows decide.
+        if earlier is not None and not (
+            earlier.done() and record.is_at_rest and agent.stores_messages
+        ):
             self._drop_if_forgettable(record)
             return SendSignalResult(signal=signal, accepted=_quiet(earlier))
         return self._route_once(record, agent, signal, target)
@@ -410,7 +416,15 @@ class ThreadRuntime:
                 run_id=self._ids.new("run"),
                 stream_options=last.stream_options,
             )
-        return record.idle.popleft() if record.idle else None
+        for turn in record.idle:
+            if not turn.has_failed:
+                record.idle.remove(turn)
+                return turn
+        return None
+
+    def _retry_failed(self, record: ThreadRecord) -> None:
+        """Turns that could not start are tried again, in their order."""
+        record.idle = deque(replace(turn, has_failed=False) for turn in record.idle)
 
     async def _run_queued(self, record: ThreadRecord, turn: QueuedTurn) -> None:
         try:
@@ -420,7 +434,22 @@ class ThreadRuntime:
         except Exception as exc:
             logger.exception("queued turn could not start", extra={"run_id": turn.run_id})
             self._broadcast_failure(record, turn.run_id, exc)
-            record.idle.appendleft(turn)
+            current = self._record(record.resource_id, record.thread_id)
+            current.idle.appendleft(replace(turn, has_failed=True))
+            await self._store_waiting(current, turn)
+
+    async def _store_waiting(self, record: ThreadRecord, turn: QueuedTurn) -> None:
+        """An accepted signal whose turn can't start now must not live in memory alone."""
+        row = message_from_signal(
+            turn.signal, thread_id=record.thread_id, resource_id=record.resource_id or None
+        )
+        writing = None if turn.signal.transient else turn.agent.store_message(row)
+        if writing is None:
+            return
+        try:
+            await writing
+        except StorageError:
+            logger.exception("waiting signal not stored", extra={"signal_id": turn.signal.id})
 
     def _broadcast_failure(self, record: ThreadRecord, run_id: str, error: Exception) -> None:
         buffer = ChunkBuffer()
@@ -463,7 +492,25 @@ class ThreadRuntime:
                     # Aborted while it was parked: what goes on now is its end.
                     reserved.interrupt.abort()
                 return reserved
+            await self._changed_or_expired(record)
+
+    async def _changed_or_expired(self, record: ThreadRecord) -> None:
+        """Wait for a change; that a parked run has waited too long is one."""
+        active = record.active
+        if active is None or active.parked_at is None:
             await record.changed()
+            return
+        left = active.parked_at + self._suspended_run_ttl - self._clock.monotonic()
+
+        async def expire() -> None:
+            await self._clock.sleep(max(left, 0.0))
+            record.notify()
+
+        alarm = self.tasks.start(expire(), name=f"parked:{active.run_id}")
+        try:
+            await record.changed()
+        finally:
+            alarm.cancel()
 
     def cancel_reservation(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
         """The run could not be set up: the thread is free again."""
@@ -520,7 +567,7 @@ class ThreadRuntime:
         """Let go of threads whose run was parked too long ago, though nobody asks for them."""
         while self._parked_at:
             key, parked_at = next(iter(self._parked_at.items()))
-            if now - parked_at <= self._suspended_run_ttl:
+            if now < parked_at + self._suspended_run_ttl:
                 return
             del self._parked_at[key]
             record = self._records.get(key)
@@ -544,6 +591,7 @@ class ThreadRuntime:
     def _free(self, record: ThreadRecord, ended: ActiveRun) -> None:
         """The run is over: its thread goes to whatever waits."""
         record.active = None
+        self._retry_failed(record)
         self._last_runs[record.key] = ended
         try:
             self._after_run(record)

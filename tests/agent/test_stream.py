@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -29,6 +30,12 @@ async def echo(words: str) -> dict[str, str]:
 async def broken(words: str) -> None:
     """Always fails."""
     raise RuntimeError(f"can't {words}")
+
+
+def _circle() -> list[Any]:
+    circle: list[Any] = []
+    circle.append(circle)
+    return circle
 
 
 async def types_of(output: Any) -> list[str]:
@@ -231,6 +238,43 @@ async def test_a_tool_that_raises_is_an_output_error(make_agent: MakeAgent) -> N
     invocation = answer["content"]["parts"][0]["toolInvocation"]
     assert "output-error" == invocation["state"]
     assert "can't x" in invocation["errorText"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), datetime(2026, 1, 1), object(), _circle()])  # noqa: DTZ001 - naive on purpose
+async def test_a_result_that_has_no_json_is_the_tools_error(
+    make_agent: MakeAgent, value: object
+) -> None:
+    """The model is told, and the turn is stored."""
+
+    async def odd(args: Any, context: Any) -> object:
+        return value
+
+    agent = make_agent(
+        [tool_call("odd", {})], [text("Noted")], tools=[FunctionTool(id="odd", execute=odd)]
+    )
+    output = await agent.stream("go", **THREAD)
+
+    assert "Noted" == await output.text
+    chunks = output.buffer.chunks
+    [failed] = [chunk["payload"] for chunk in chunks if chunk["type"] == "tool-error"]
+    assert "odd" == failed["toolName"]
+    assert ["user", "assistant"] == [row["role"] for row in await stored_messages(agent)]
+
+
+async def test_a_suspend_payload_that_has_no_json_is_the_tools_error(
+    make_agent: MakeAgent,
+) -> None:
+    """Nothing is parked that could not be stored."""
+
+    async def odd(args: Any, context: ToolContext) -> None:
+        await context.suspend({"at": float("nan")})
+
+    agent = make_agent(
+        [tool_call("odd", {})], [text("Noted")], tools=[FunctionTool(id="odd", execute=odd)]
+    )
+    output = await agent.stream("go", **THREAD)
+
+    assert ("Noted", "success") == (await output.text, output.status)
 
 
 @case("streaming", 14)

@@ -9,7 +9,7 @@ import pytest
 
 from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra
-from mastra_core.errors import RunArgumentError
+from mastra_core.errors import RunArgumentError, StorageArgumentError
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
 from mastra_core.workflows.suspended import list_suspended_runs
@@ -84,6 +84,24 @@ async def test_a_store_that_ignores_filters_shows_no_run_of_others(
         assert ([other.run_id], 1) == await listed(resource_id="r2")
         assert ([], 0) == await listed(thread_id="t1", resource_id="r2")
         assert ([], 0) == await listed(thread_id="t9")
+
+
+async def test_a_run_that_cannot_be_parked_leaves_nothing_to_answer() -> None:
+    """Its message must not show an approval that nobody can give."""
+    agent = Agent(
+        id="deployer", model=ScriptedModel([[tool_call("nothing", {})]]), tools=[_waiting_tool()]
+    )
+    async with Mastra(storage="memory:?mastra_max_snapshot_bytes=2000", agents=[agent]) as mastra:
+        output = await agent.stream("x" * 4000, thread_id="t", resource_id="r")
+        await output.wait()
+        rows = (await mastra.storage.memory.list_messages("t")).messages
+        listed = await agent.list_suspended_runs()
+
+    assert isinstance(output.failure, StorageArgumentError)
+    assert ("failed", "SNAPSHOT_TOO_LARGE") == (output.status, output.failure.id)
+    assert ["user", "assistant"] == [row.role for row in rows]
+    assert "pendingToolApprovals" not in rows[1].content.get("metadata", {})
+    assert 0 == listed.total
 
 
 def _waiting_tool() -> Any:

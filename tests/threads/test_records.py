@@ -11,10 +11,15 @@ import pytest
 
 from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.contracts.signal_sink import Accepted
-from mastra_core.errors import ConfigError
+from mastra_core.errors import ConfigError, StorageConnectionError
+from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.testing.fake_clock import FakeClock
-from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
+from mastra_core.testing.faults import faulty_storage
+from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.threads.accepted import AcceptedSignals
+from mastra_core.wire.messages import Message
+
+T = {"thread_id": "t", "resource_id": "r"}
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +36,17 @@ def accepted(value: Accepted | Exception) -> asyncio.Future[Accepted]:
 
 def _message(name: str) -> dict[str, Any]:
     return {"id": name, "type": "user", "tagName": "user", "contents": "x"}
+
+
+async def settle(mastra: Mastra) -> None:
+    """Let everything end that was started."""
+    for _ in range(5):
+        await mastra.threads.tasks.join()
+        await asyncio.sleep(0)
+
+
+def text_of(row: Message) -> str:
+    return "".join(part.get("text", "") for part in row.content["parts"])
 
 
 def _asks() -> FunctionTool:
@@ -56,15 +72,14 @@ async def test_threads_that_got_messages_are_forgotten(mastra: Mastra) -> None:
         await output.wait()
         outputs.append(weakref.ref(output))
         del sent, output
-    for _ in range(5):
-        await mastra.threads.tasks.join()
+    await settle(mastra)
     gc.collect()
     again = agent.send_signal(_message("m3"), thread_id="t3", resource_id="r")
     answer = await again.accepted
 
     assert [None] * 20 == [output() for output in outputs]
     assert {} == mastra.threads._records  # what is kept is what this test is about
-    assert (answer.action, answer.output) == ("wake", None)
+    assert ("deliver", None) == (answer.action, answer.output)
 
 
 async def test_streams_of_one_thread_all_get_their_turn(mastra: Mastra) -> None:
@@ -94,6 +109,87 @@ async def test_a_parked_run_is_let_go_though_nobody_asks_for_its_thread() -> Non
         await second.wait()
 
         assert ["r\0two"] == list(mastra.threads._records)  # what is kept
+
+
+async def test_a_stream_waits_for_another_agents_parked_run_no_longer_than_it_is_kept() -> None:
+    """Nobody else has to touch the thread when the time is over."""
+    clock = FakeClock()
+    first = Agent(id="a", model=ScriptedModel([_parks()]), tools=[_asks()])
+    second = Agent(id="b", model=ScriptedModel([[text("at last")]]))
+    async with Mastra(storage="memory:", clock=clock, agents=[first, second]):
+        parked = await first.stream("x", thread_id="t", resource_id="r")
+        await parked.wait()
+        waiting = asyncio.create_task(second.stream("y", thread_id="t", resource_id="r"))
+        await clock.advance(30 * 60 - 1)
+        still_waits = not waiting.done()
+        await clock.advance(1)
+
+        async with asyncio.timeout(5):
+            words = await (await waiting).text
+
+    assert (True, "at last") == (still_waits, words)
+
+
+async def test_turns_that_cannot_start_wait_for_the_next_run_in_their_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No circle of attempts; their rows are stored meanwhile, and each has one effect."""
+    is_down = False
+
+    def fault(operation: str) -> None:
+        if is_down and operation == "memory.list_messages:before":
+            raise StorageConnectionError("Can't be read now.")
+
+    gates = Gates()
+    waiting = [{"type": "gate", "name": "go"}, *[text("done")]]
+    holder = Agent(id="a", model=ScriptedModel([waiting, [text("again")]], gates=gates))
+    late = Agent(id="b", model=ScriptedModel([[text("one")], [text("two")]]))
+    store = faulty_storage(InMemoryStorage(), fault)
+    async with Mastra(storage=store, agents=[holder, late]) as mastra:
+        first = await holder.stream("x", **T)
+        for name in ("m1", "m2"):
+            await late.send_signal(_message(name), **T).accepted
+        is_down = True
+        gates.open("go")
+        await first.wait()
+        await settle(mastra)
+        is_down = False
+        stored = (await mastra.storage.memory.list_messages("t")).messages
+        failures = [r for r in caplog.records if r.getMessage() == "queued turn could not start"]
+        second = await holder.stream("y", **T)
+        await second.wait()
+        await settle(mastra)
+        rows = (await mastra.storage.memory.list_messages("t")).messages
+
+    assert 2 == len(failures)
+    assert ["m1", "m2"] == [row.id for row in stored if row.id in {"m1", "m2"}]
+    assert ["m1", "m2"] == [row.id for row in rows if row.id in {"m1", "m2"}]
+    assert ["done", "again", "one", "two"] == [
+        text_of(row) for row in rows if row.role == "assistant"
+    ]
+
+
+async def test_a_signal_whose_run_stored_nothing_is_taken_again() -> None:
+    """What was accepted isn't delivered before its row is there (S21)."""
+    refusals = [StorageConnectionError("gone"), StorageConnectionError("still gone")]
+
+    def fault(operation: str) -> None:
+        if operation == "memory.save_messages:before" and refusals:
+            raise refusals.pop()
+
+    agent = Agent(id="a", model=ScriptedModel([[text("kept")]]))
+    async with Mastra(storage=faulty_storage(InMemoryStorage(), fault), agents=[agent]) as mastra:
+        for _ in range(2):
+            sent = agent.send_signal(_message("m"), **T)
+            output = (await sent.accepted).output
+            assert output is not None
+            await output.wait()
+            await settle(mastra)
+        third = await agent.send_signal(_message("m"), **T).accepted
+        rows = (await mastra.storage.memory.list_messages("t")).messages
+
+    assert ("deliver", None) == (third.action, third.output)
+    assert ["x", "kept"] == [text_of(row) for row in rows]
 
 
 async def test_a_closed_application_takes_no_signal_and_no_reader() -> None:
