@@ -125,6 +125,7 @@ from mastra_core.errors.base import (
 )
 from mastra_core.errors.details import (
     JsonDetail,
+    shown,
 )
 from mastra_core.errors.http import (
     AuthenticationError,
@@ -317,6 +318,7 @@ __all__ = (
     "WorkflowError",
     "error_from_wire",
     "no_run_storage",
+    "shown",
     "snapshot_too_large",
     "wire_from_error",
     "wrong_list_argument",

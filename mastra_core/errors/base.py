@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
-from mastra_core.errors.details import JsonDetail, clean_details, redact_text
+from mastra_core.errors.details import JsonDetail, clean_details, cut_ids, redact_text
 
 __all__ = (
     "MAX_CAUSE_DEPTH",
@@ -74,9 +74,9 @@ class MastraError(Exception):
         hint: str | None = None,
         details: Mapping[str, object] | None = None,
     ) -> None:
-        self.message: str = redact_text(message)
-        super().__init__(self.message)
         self.details: dict[str, JsonDetail] = clean_details(details)
+        self.message: str = cut_ids(redact_text(message), self.details)
+        super().__init__(self.message)
         if id is not None:
             self.id = id
         if hint is not None:

@@ -18,9 +18,11 @@ __all__ = (
     "REDACTED",
     "JsonDetail",
     "clean_details",
+    "cut_ids",
     "is_secret_name",
     "is_secret_parameter",
     "redact_text",
+    "shown",
 )
 
 #: What a member of ``details`` may be: a JSON scalar, or a list or dict of such values.
@@ -30,6 +32,9 @@ JsonDetail: TypeAlias = "str | int | float | bool | list[JsonDetail] | dict[str,
 REDACTED = "***"
 
 _MAX_DEPTH = 6
+#: How much of an id or of a refused value a sentence repeats.
+_MAX_SHOWN = 100
+_ID_NAME = re.compile(r"(^i|I|_i)ds?$")
 _SECRET_WORDS = (
     "password",
     "passwd",
@@ -76,6 +81,28 @@ def _redact_pair(match: re.Match[str]) -> str:
     if not is_secret_parameter(match["name"]):
         return match[0]
     return f"{match['lead']}{match['name']}={REDACTED}"
+
+
+def shown(value: object) -> str:
+    """A value as a sentence repeats it: its ``repr``, cut if it is long."""
+    if isinstance(value, str | bytes):
+        # Only what is shown is rendered, whatever a caller was sent.
+        cut = repr(value[:_MAX_SHOWN])
+        return cut if len(value) <= _MAX_SHOWN else f"{cut[:-1]}…{cut[-1]}"
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def cut_ids(message: str, details: Mapping[str, JsonDetail]) -> str:
+    """The sentence with long ids cut; ``details``, which names them, keeps them whole."""
+    for name, value in details.items():
+        if not _ID_NAME.search(name):
+            continue
+        for found in value if isinstance(value, list) else (value,):
+            if isinstance(found, str) and len(found) > _MAX_SHOWN:
+                message = message.replace(repr(found)[1:-1], shown(found)[1:-1])
+                message = message.replace(found, f"{found[:_MAX_SHOWN]}…")
+    return message
 
 
 def clean_details(details: Mapping[str, object] | None) -> dict[str, JsonDetail]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, Unpack
 
 from mastra_core.errors.base import Category, ErrorFields, MastraError, with_facts
+from mastra_core.errors.details import shown
 
 __all__ = (
     "AmbiguousRunError",
@@ -333,7 +334,7 @@ def wrong_list_argument(
     """The refusal of a page argument of ``list_suspended_runs`` (snapshots.md 8.1)."""
     wanted = {"per_page": "an integer of at least 1", "page": "an integer of at least 0"}[name]
     return RunArgumentError(
-        f"{name} must be {wanted}, not {value!r}.",
+        f"{name} must be {wanted}, not {shown(value)}.",
         id=f"AGENT_LIST_SUSPENDED_RUNS_INVALID_{name.upper()}",
         details={"agentName": agent_name, _WIRE_NAMES[name]: value},
     )

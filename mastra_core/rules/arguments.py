@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from mastra_core.base.isotime import truncate_ms
-from mastra_core.errors import StorageArgumentError
+from mastra_core.errors import StorageArgumentError, shown
 
 __all__ = ("check_choice", "check_limit", "check_text", "choices", "moment")
 
@@ -20,7 +20,8 @@ def check_text(value: object, name: str) -> str:
     """
     if not isinstance(value, str) or not value:
         raise StorageArgumentError(
-            f"{name} must be a text that is not empty, not {value!r}.", details={"argument": name}
+            f"{name} must be a text that is not empty, not {shown(value)}.",
+            details={"argument": name},
         )
     return value
 
@@ -34,7 +35,7 @@ def check_choice(value: object, name: str, allowed: Iterable[str]) -> str:
     """
     if not isinstance(value, str) or value not in allowed:
         raise StorageArgumentError(
-            f"{name} must be one of {', '.join(allowed)}, not {value!r}.",
+            f"{name} must be one of {', '.join(allowed)}, not {shown(value)}.",
             details={"argument": name},
         )
     return value
@@ -51,7 +52,7 @@ def check_limit(limit: object, name: str = "limit") -> int | None:
         return None
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise StorageArgumentError(
-            f"{name} must be a whole number of at least 1, not {limit!r}.",
+            f"{name} must be a whole number of at least 1, not {shown(limit)}.",
             details={"argument": name},
         )
     return limit
@@ -80,7 +81,7 @@ def moment(value: datetime, name: str = "now") -> datetime:
         return truncate_ms(value)
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise StorageArgumentError(
-            f"{name} must be a datetime with a time zone, not {value!r}.",
+            f"{name} must be a datetime with a time zone, not {shown(value)}.",
             details={"argument": name},
         )
     return truncate_ms(value.astimezone(UTC))

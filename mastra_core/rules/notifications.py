@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final
 
 from mastra_core.base.isotime import epoch_ms
-from mastra_core.errors import StorageArgumentError
-from mastra_core.rules.arguments import check_choice, check_text, moment
+from mastra_core.errors import StorageArgumentError, shown
+from mastra_core.rules.arguments import check_choice, check_limit, check_text, choices, moment
 from mastra_core.wire.notifications import (
     PRIORITIES,
     STATUSES,
@@ -30,6 +31,7 @@ __all__ = (
     "apply_patch",
     "apply_status",
     "check_create",
+    "check_list",
     "check_patch",
     "check_status",
     "delivered_record",
@@ -115,6 +117,32 @@ def check_patch(patch: NotificationPatch) -> None:
         raise StorageArgumentError(f"summary must be a text, not {patch.summary!r}.")
     _check_attributes(patch.attributes)
     _check_no_extra(patch.model_extra)
+
+
+def check_list(
+    *,
+    status: str | Sequence[str] | None,
+    priority: str | Sequence[str] | None,
+    search: str | None,
+    limit: int | None,
+) -> None:
+    """
+    Refuse a question to the inbox that can only be a mistake (notifications.md 3.4).
+
+    Raises:
+        StorageArgumentError: A status or priority is unknown, the search is no text, or the
+            limit is below 1.
+    """
+    check_limit(limit)
+    if search is not None and not isinstance(search, str):
+        raise StorageArgumentError(
+            f"search must be a text, not {shown(search)}.", details={"argument": "search"}
+        )
+    for name, given, allowed in (("status", status, STATUSES), ("priority", priority, PRIORITIES)):
+        if given is not None and not isinstance(given, str | Sequence | AbstractSet):
+            check_choice(given, name, allowed)
+        for word in choices(given) or ():
+            check_choice(word, name, allowed)
 
 
 def check_status(status: object) -> str:

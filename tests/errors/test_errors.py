@@ -421,3 +421,33 @@ def test_warnings_are_filtered_by_their_families() -> None:
     assert issubclass(errors.MastraDeprecationWarning, DeprecationWarning)
     for cls in (errors.PluginWarning, errors.DegradedWarning, errors.ExperimentalWarning):
         assert issubclass(cls, errors.MastraWarning)
+
+
+def test_long_ids_are_cut_in_sentences_and_kept_in_details() -> None:
+    """A caller who sends 10 kB as an id doesn't get it back in every line of the log."""
+    long = "run's\n" + "x" * 10_000
+
+    for made in (
+        errors.RunNotFoundError(run_id=long),
+        errors.NotificationNotFoundError(notification_id=long, thread_id=long),
+        errors.AmbiguousRunError(thread_id="t", run_ids=[long, "short"]),
+    ):
+        assert len(str(made)) < 500
+        assert "…" in str(made)
+        assert "x" * 10_000 in json.dumps(made.details)
+
+
+def test_ids_of_usual_length_and_other_facts_are_told_whole() -> None:
+    """Only ids are cut; a long path or reason is what somebody needs to read."""
+    reason = "because " * 40
+
+    assert "x" * 100 in str(errors.RunNotFoundError(run_id="x" * 100))
+    assert reason in str(errors.StepFailedError(step_id="s", reason=reason))
+
+
+def test_refused_values_are_shown_short() -> None:
+    """Texts keep their quotes; everything else is cut at the end of its ``repr``."""
+    assert "'a'" == errors.shown("a")
+    assert f"'{'x' * 100}…'" == errors.shown("x" * 10_000)
+    assert "5" == errors.shown(5)
+    assert 101 == len(errors.shown(["x" * 10_000]))

@@ -50,6 +50,7 @@ __all__ = (
     "IgnoresTheScope",
     "IncludesTheEnd",
     "KeepsHistory",
+    "KnowsNoStatuses",
     "LeavesTheUpdateTime",
     "ListsByCreation",
     "LooksThenInserts",
@@ -518,6 +519,16 @@ class TakesZeroForAll:
 
     async def list_notifications(self, thread_id: str, *, limit: Any = None, **options: Any) -> Any:
         return await super().list_notifications(thread_id, limit=limit or None, **options)
+
+
+class KnowsNoStatuses:
+    """An unknown status is one that no record has."""
+
+    async def list_notifications(
+        self, thread_id: str, *, status: Any = None, **options: Any
+    ) -> Any:
+        rows = await super().list_notifications(thread_id, **options)
+        return [row for row in rows if status is None or row.status in status]
 
 
 class ListsByCreation:

@@ -110,6 +110,8 @@ CAUGHT: list[tuple[str, type, type, str, dict[str, Any]]] = [
      "test_search_is_literal_and_covers_the_source", {}),
     ("notifications", faults.TakesZeroForAll, NotificationSuite,
      "test_an_empty_list_of_statuses_matches_nothing", {}),
+    ("notifications", faults.KnowsNoStatuses, NotificationSuite,
+     "test_a_filter_that_matches_nothing_ever_is_refused", {"filters": {"status": "SEEN"}}),
     ("notifications", faults.ListsByCreation, NotificationSuite,
      "test_filters_are_an_intersection_newest_first", {}),
     ("notifications", faults.ClearsTimestamps, NotificationSuite,

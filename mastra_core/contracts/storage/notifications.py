@@ -107,7 +107,8 @@ class NotificationsStorage(Protocol):
         empty list of statuses matches nothing.
 
         Raises:
-            StorageArgumentError: ``limit`` is below 1.
+            StorageArgumentError: ``limit`` is below 1, a status or priority is unknown, or
+                ``search`` is no text.
         """
         ...
 

@@ -101,7 +101,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         limit: int | None = None,
     ) -> list[NotificationRecord]:
         """The inbox, latest updated first; costs what is passed over, not the table."""
-        check_limit(limit)
+        rules.check_list(status=status, priority=priority, search=search, limit=limit)
         priorities = choices(priority)
         found = (
             record

@@ -157,7 +157,7 @@ class SqlNotifications:
         search: str | None = None,
         limit: int | None = None,
     ) -> list[NotificationRecord]:
-        check_limit(limit)
+        rules.check_list(status=status, priority=priority, search=search, limit=limit)
         values: dict[str, Any] = {"threadId": thread_id}
         for name, given in (("status", choices(status)), ("priority", choices(priority))):
             if given is not None:

@@ -494,6 +494,29 @@ class NotificationSuite(Suite):
             with pytest.raises(StorageArgumentError):
                 await store.notifications.list_due_notifications(at(1), limit=limit)
 
+    @pytest.mark.parametrize(
+        "filters",
+        [
+            {"status": "SEEN"},
+            {"status": ["pending", "bogus"]},
+            {"status": 5},
+            {"priority": "normal"},
+            {"priority": [None]},
+            {"search": 5},
+        ],
+        ids=str,
+    )
+    async def test_a_filter_that_matches_nothing_ever_is_refused(
+        self, store: Storage, filters: Mapping[str, Any]
+    ) -> None:
+        """A misspelled word must not look like an empty inbox."""
+        await store.notifications.create_notification(event(id="n1"))
+
+        with pytest.raises(StorageArgumentError) as caught:
+            await store.notifications.list_notifications("t1", **filters)
+
+        assert next(iter(filters)) in str(caught.value)
+
     # -- what is due ----------------------------------------------------------------------------
 
     @case("notifications", 22)
