@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from mastra_core.base.ids import uuid5
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.loop.model_step import ModelStep, StepResult
@@ -66,6 +67,7 @@ class RunSegment:
         #: Payload of the last ``step-finish``.
         self.last_finish: dict[str, Any] = {}
         self.is_parked = False
+        self._rotations = 0
         model = setup.models[0]
         self.writer = ResponseWriter(
             self.messages,
@@ -78,7 +80,16 @@ class RunSegment:
     # -- the response message -------------------------------------------------------------
 
     def _new_id(self) -> str:
-        return self.setup.ids.new("message")
+        """
+        Id of the next assistant message.
+
+        A resumed run that dies after its last message was stored is answered again, and then
+        says the same once more: under the same ids, so that it replaces what it said.
+        """
+        if self.resume is None:
+            return self.setup.ids.new("message")
+        self._rotations += 1
+        return uuid5(self.setup.run_id, self.resume.parked.message_id, self._rotations)
 
     def _use_message(self, message_id: str) -> None:
         self.writer.message_id = message_id

@@ -12,6 +12,7 @@ from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.errors import RunArgumentError, StorageArgumentError
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
+from mastra_core.wire.snapshots import AGENT_WORKFLOW_NAMES
 from mastra_core.workflows.suspended import list_suspended_runs
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +103,39 @@ async def test_a_run_that_cannot_be_parked_leaves_nothing_to_answer() -> None:
     assert ["user", "assistant"] == [row.role for row in rows]
     assert "pendingToolApprovals" not in rows[1].content.get("metadata", {})
     assert 0 == listed.total
+
+
+async def test_an_answer_given_again_after_a_crash_replaces_what_was_said() -> None:
+    """The process died between its last message and the end of the run's row."""
+    said = [[tool_call("nothing", {})], [text("Deployed.")], [text("It is deployed.")]]
+    store = InMemoryStorage()
+    agent = Agent(id="deployer", model=ScriptedModel(said), tools=[_waiting_tool()])
+    async with Mastra(storage=store, agents=[agent]):
+        parked = await agent.stream("go", thread_id="t", resource_id="r")
+        await parked.wait()
+        rows = {
+            name: await store.workflows.load_workflow_snapshot(
+                workflow_name=name, run_id=parked.run_id
+            )
+            for name in AGENT_WORKFLOW_NAMES
+        }
+        first = await agent.approve_tool_call(parked.run_id)
+        await first.wait()
+        for name, document in rows.items():
+            if document is not None:
+                await store.workflows.persist_workflow_snapshot(
+                    workflow_name=name, run_id=parked.run_id, snapshot=document
+                )
+        again = await agent.approve_tool_call(parked.run_id)
+        await again.wait()
+        answers = [
+            part["text"]
+            for row in (await store.memory.list_messages("t")).messages
+            for part in row.content["parts"]
+            if row.role == "assistant" and part["type"] == "text"
+        ]
+
+    assert ["It is deployed."] == answers
 
 
 def _waiting_tool() -> Any:
