@@ -176,7 +176,7 @@ class JsonFileNotifications:
         limit: int | None = None,
     ) -> list[NotificationRecord]:
         """The inbox, latest updated first."""
-        check_limit(limit)
+        rules.check_list(status=status, priority=priority, search=search, limit=limit)
         statuses, priorities = choices(status), choices(priority)
 
         def matches(record: NotificationRecord) -> bool:
