@@ -55,6 +55,10 @@ class AgentTurns:
         """End a run that waits for data, without an answer."""
         await self._agent.cancel_run(run_id)
 
+    async def is_parked(self, run_id: str) -> bool:
+        """Does the row of this run, which was parked here, still exist?"""
+        return await self._agent.host.snapshots.exists(run_id)
+
     def store_message(self, message: Message) -> Awaitable[None] | None:
         """Store one row of a thread; None without memory."""
         memory = self._agent.memory

@@ -46,6 +46,10 @@ class ThreadAgent(Protocol):
         """End a run that waits for data, without an answer."""
         ...
 
+    async def is_parked(self, run_id: str) -> bool:
+        """Does the row of this run, which was parked here, still exist?"""
+        ...
+
     @property
     def stores_messages(self) -> bool:
         """Does this agent store messages?"""

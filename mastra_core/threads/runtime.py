@@ -20,6 +20,7 @@ from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.signal_sink import Accepted, SendSignalResult, SignalTarget
 from mastra_core.errors import (
     ConfigError,
+    MastraError,
     RunAbortedError,
     SignalError,
     SignalPersistUnavailableError,
@@ -43,6 +44,7 @@ from mastra_core.threads.thread_key import thread_key
 from mastra_core.wire.signals import Signal
 
 __all__ = (
+    "LOOK_SECONDS",
     "SUSPENDED_RUN_TTL_SECONDS",
     "ThreadRuntime",
     "ThreadSignals",
@@ -52,6 +54,9 @@ logger = logging.getLogger(__name__)
 
 #: How long a parked run is kept in memory; later it is resumed from storage (R56).
 SUSPENDED_RUN_TTL_SECONDS: Final = 30 * 60.0
+
+#: How often whoever waits for a parked run looks whether it was answered elsewhere.
+LOOK_SECONDS: Final = 5.0
 
 
 class ThreadSignals:
@@ -246,6 +251,10 @@ class ThreadRuntime:
         match route.kind:
             case "pending":
                 record.pending.append(signal)
+                active = record.active
+                if active is not None and active.lifecycle == "suspended":
+                    look = self._let_go_if_answered(record, active)
+                    self.tasks.start(look, name=f"parked:{active.run_id}")
                 return self._settled(record, signal, "deliver", route)
             case "pre_run":
                 record.pre_run.append(signal)
@@ -492,25 +501,39 @@ class ThreadRuntime:
                     # Aborted while it was parked: what goes on now is its end.
                     reserved.interrupt.abort()
                 return reserved
-            await self._changed_or_expired(record)
+            await self._changed_or_let_go(record)
 
-    async def _changed_or_expired(self, record: ThreadRecord) -> None:
-        """Wait for a change; that a parked run has waited too long is one."""
+    async def _changed_or_let_go(self, record: ThreadRecord) -> None:
+        """Wait for a change; that a parked run has ended elsewhere or is too old is one."""
         active = record.active
         if active is None or active.parked_at is None:
             await record.changed()
             return
         left = active.parked_at + self._suspended_run_ttl - self._clock.monotonic()
 
-        async def expire() -> None:
-            await self._clock.sleep(max(left, 0.0))
+        async def look() -> None:
+            await self._let_go_if_answered(record, active)
+            await self._clock.sleep(max(min(left, LOOK_SECONDS), 0.0))
             record.notify()
 
-        alarm = self.tasks.start(expire(), name=f"parked:{active.run_id}")
+        looking = self.tasks.start(look(), name=f"parked:{active.run_id}")
         try:
             await record.changed()
         finally:
-            alarm.cancel()
+            looking.cancel()
+
+    async def _let_go_if_answered(self, record: ThreadRecord, parked: ActiveRun) -> None:
+        """Another process may have answered a run that was parked here: its row tells."""
+        try:
+            is_parked = await parked.agent.is_parked(parked.run_id)
+        except MastraError:
+            logger.warning(
+                "parked run can't be looked up", exc_info=True, extra={"run_id": parked.run_id}
+            )
+            return
+        is_ours = record.active is parked and parked.lifecycle == "suspended"
+        if not is_parked and is_ours and record.reservation is None:
+            self._free(record, parked)
 
     def cancel_reservation(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
         """The run could not be set up: the thread is free again."""

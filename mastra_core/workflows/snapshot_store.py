@@ -63,6 +63,11 @@ class AgentSnapshots:
             claim_id=claim_id,
         )
 
+    async def exists(self, run_id: str) -> bool:
+        """Is there a row of this run, waiting or being answered?"""
+        outer = await self.store.load_workflow_snapshot(workflow_name=OUTER_WORKFLOW, run_id=run_id)
+        return outer is not None
+
     async def load(self, run_id: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """The outer and the inner document of a run."""
         outer = await self.store.load_workflow_snapshot(workflow_name=OUTER_WORKFLOW, run_id=run_id)

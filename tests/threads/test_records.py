@@ -130,6 +130,30 @@ async def test_a_stream_waits_for_another_agents_parked_run_no_longer_than_it_is
     assert (True, "at last") == (still_waits, words)
 
 
+async def test_a_run_answered_elsewhere_does_not_keep_its_thread() -> None:
+    """Messages for it get a run, and other agents their turn."""
+    store = InMemoryStorage()
+    here = Agent(id="a", model=ScriptedModel([_parks(), [text("hello")]]), tools=[_asks()])
+    other = Agent(id="b", model=ScriptedModel([[text("me too")]]))
+    there = Agent(id="a", model=ScriptedModel([[text("done elsewhere")]]), tools=[_asks()])
+    async with (
+        Mastra(storage=store, agents=[here, other]) as first,
+        Mastra(storage=store, agents=[there]),
+    ):
+        parked = await here.stream("x", **T)
+        await parked.wait()
+        await (await there.approve_tool_call(parked.run_id)).wait()
+        await here.send_message("hello?", **T).accepted
+        await settle(first)
+        async with asyncio.timeout(10):
+            await (await other.stream("y", **T)).wait()
+        rows = (await first.storage.memory.list_messages("t")).messages
+
+    assert ["done elsewhere", "hello", "me too"] == [
+        words for row in rows if row.role == "assistant" and (words := text_of(row))
+    ]
+
+
 async def test_turns_that_cannot_start_wait_for_the_next_run_in_their_order(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
