@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from mastra_core.agent.arguments import check_given_ids, check_ids, check_models
 from mastra_core.agent.host import AgentHost, LocalHost
 from mastra_core.agent.memory import AgentMemory, MemoryOptions, close_parked_calls
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
@@ -20,10 +21,12 @@ from mastra_core.errors import (
     AmbiguousRunError,
     ConfigError,
     ModelNotFoundError,
+    RunArgumentError,
     RunNotFoundError,
     SchemaError,
     ToolInputError,
     no_run_storage,
+    shown,
 )
 from mastra_core.messages.detect import MessageInput
 from mastra_core.notifications import (
@@ -85,16 +88,24 @@ class Agent:
         output_processors: Sequence[ProcessorChoice] = (),
         default_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not id:
-            raise ConfigError("An agent needs an id.")
+        if not isinstance(id, str) or not id:
+            raise ConfigError(f"An agent needs an id, a text that is not empty, not {shown(id)}.")
+        if not isinstance(instructions, str) and not callable(instructions):
+            raise ConfigError(
+                f"Instructions are a text, or a function that returns one, not "
+                f"{shown(instructions)}."
+            )
+        if model is not None:
+            check_models(model)
         self.id = id
         self.name = name or id
         self.instructions = instructions
         self.tools = tools_by_name(tools)
         self._policy = policy_of(id, notifications or {})
+        check_choices(input_processors)
+        check_choices(output_processors)
         self.input_processors = tuple(input_processors)
         self.output_processors = tuple(output_processors)
-        check_choices((*input_processors, *output_processors))
         self._model = model
         self._memory_options = (
             memory if isinstance(memory, MemoryOptions) else (MemoryOptions() if memory else None)
@@ -215,8 +226,9 @@ class Agent:
         ``(created_at, run_id)`` that neither skips nor repeats.
 
         Raises:
-            RunArgumentError: A bad page; storage wasn't asked.
+            RunArgumentError: A bad page or id; storage wasn't asked.
         """
+        check_given_ids(thread_id=thread_id, resource_id=resource_id)
         check_page(per_page, page, agent_name=self.name)
         if "workflows" not in self._host.storage.capabilities:
             raise no_run_storage(self.id)
@@ -298,8 +310,7 @@ class Agent:
             run_id,
             tool_call_id,
             kind="data",
-            to_all=target == "all",
-            options=options,
+            options={**options, "target": target},
         )
 
     async def resume_generate(self, resume_data: Any, *, run_id: str, **options: Any) -> FullOutput:
@@ -336,6 +347,7 @@ class Agent:
             ForeignRunError: It belongs to another agent.
             ResumeClaimedError: Somebody is answering it right now.
         """
+        check_ids(run_id=run_id)
         if self._host.threads.abort_run(run_id):
             return True
         claimed = await claim_for_cancel(
@@ -377,6 +389,7 @@ class Agent:
                 (id ``AGENT_SEND_TOOL_APPROVAL_NO_ACTIVE_THREAD_RUN``).
             AmbiguousRunError: Several runs are, and no call is named.
         """
+        check_ids(thread_id=thread_id, resource_id=resource_id)
         run_id = await self._parked_run_of_thread(thread_id, resource_id, tool_call_id)
         data = (
             resume_data
@@ -421,15 +434,21 @@ class Agent:
         tool_call_id: str | None,
         *,
         kind: Literal["approval", "data"],
-        to_all: bool = False,
         options: Mapping[str, Any],
     ) -> ModelOutput:
+        check_ids(run_id=run_id)
         given = dict(options)
+        scope = given.get("resource_id")
+        check_given_ids(tool_call_id=tool_call_id, resource_id=scope)
         allow_mismatch = bool(given.pop("allow_kind_mismatch", False))
         rerun_unknown = bool(given.pop("rerun_unknown", False))
-        if given.pop("target", None) == "all":
-            to_all = True
-        scope = given.get("resource_id")
+        target = given.pop("target", None)
+        if target not in (None, "all"):
+            raise RunArgumentError(
+                f"target must be 'all' or absent, not {shown(target)}.",
+                hint="Name one call with tool_call_id.",
+                details={"argument": "target"},
+            )
         if given.get("thread_id") is None:
             given.pop("resource_id", None)
         builder = RunBuilder(self, self.options(given))
@@ -441,7 +460,7 @@ class Agent:
                 kind=kind,
                 data=data,
                 tool_call_id=tool_call_id,
-                to_all=to_all,
+                to_all=target == "all",
                 resource_id=scope,
                 allow_kind_mismatch=allow_mismatch,
                 rerun_unknown=rerun_unknown,
@@ -492,7 +511,7 @@ class Agent:
             SignalError: No thread is named.
             InvalidSignalError: The signal is malformed; nothing was done.
         """
-        return self._host.threads.send_signal(self.turns, signal, target_from(target))
+        return self.turns.send_signal(signal, target_from(target))
 
     async def send_notification_signal(
         self,
@@ -533,6 +552,8 @@ class Agent:
         hide_signals: bool | Sequence[str] | None = None,
     ) -> ThreadSubscription:
         """Follow every run of a thread, whichever agent's (signals.md 12)."""
+        check_ids(thread_id=thread_id)
+        check_given_ids(resource_id=resource_id)
         return self._host.threads.subscribe(resource_id, thread_id, hide_signals=hide_signals)
 
     def abort_thread_stream(
@@ -544,6 +565,8 @@ class Agent:
         expected_run_id: str | None = None,
     ) -> bool:
         """Abort the run of a thread; False if there is none (signals.md 8.5)."""
+        check_ids(thread_id=thread_id)
+        check_given_ids(resource_id=resource_id, expected_run_id=expected_run_id)
         return self._host.threads.abort(
             resource_id,
             thread_id,
@@ -555,6 +578,8 @@ class Agent:
         self, *, thread_id: str, resource_id: str | None = None
     ) -> str | None:
         """The run that holds the thread in this process; None if it is idle."""
+        check_ids(thread_id=thread_id)
+        check_given_ids(resource_id=resource_id)
         return self._host.threads.active_run_id(resource_id, thread_id)
 
 

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mastra_core.agent.arguments import check_ids
+from mastra_core.agent.options import check_options
 from mastra_core.agent.run import RunBuilder
 from mastra_core.contracts.signal_sink import (
     IfActive,
@@ -14,7 +16,8 @@ from mastra_core.contracts.signal_sink import (
     SignalTarget,
     ThreadActivity,
 )
-from mastra_core.errors import RunArgumentError
+from mastra_core.errors import InvalidSignalError, RunArgumentError, shown
+from mastra_core.messages.markup import check_attribute_names
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
@@ -86,6 +89,8 @@ class AgentTurns:
         self, signal: Mapping[str, Any] | Signal, target: SignalTarget
     ) -> SendSignalResult:
         """Create and route a signal."""
+        if not isinstance(signal, Mapping | Signal):
+            raise InvalidSignalError(f"A signal must be a mapping, not {shown(signal)}.")
         return self._agent.host.threads.send_signal(self, signal, target)
 
 
@@ -108,26 +113,43 @@ def target_from(given: Mapping[str, Any]) -> SignalTarget:
     Read a target from keyword arguments.
 
     Raises:
-        RunArgumentError: A member or a behaviour is unknown.
+        RunArgumentError: A member, a behaviour or an option is unknown, or of a wrong kind.
+        InvalidSignalError: An attribute can't be rendered (decisions.md 17).
     """
+    members = {name: value for name, value in given.items() if value is not None}
+    for name in ("run_id", "thread_id", "resource_id"):
+        # An empty one is like an absent one: who needs it says so.
+        if members.get(name) == "":
+            del members[name]
+        elif name in members:
+            check_ids(**{name: members[name]})
     try:
-        members = {k: v for k, v in given.items() if v is not None}
         for name, kind in (("if_active", IfActive), ("if_idle", IfIdle)):
             if isinstance(members.get(name), Mapping):
                 members[name] = kind(**members[name])
+            elif not isinstance(members.get(name, kind()), kind):
+                raise _wrong_target(f"{name} must be a mapping, not {shown(members[name])}.")
         target = SignalTarget(**members)
     except TypeError as exc:
         known = ", ".join(inspect.signature(SignalTarget).parameters)
-        raise RunArgumentError(
-            f"Unknown target member. Known: {known}.", id="AGENT_INVALID_TARGET"
-        ) from exc
-    for behavior, allowed in (
-        (target.if_active.behavior, ("deliver", "persist", "discard")),
-        (target.if_idle.behavior, ("wake", "persist", "discard")),
-    ):
-        if behavior not in allowed:
-            raise RunArgumentError(
-                f"Unknown behavior {behavior!r}. Expected one of {', '.join(allowed)}.",
-                id="AGENT_INVALID_TARGET",
-            )
+        raise _wrong_target(f"Unknown target member. Known: {known}.") from exc
+    _check_branch("if_active", target.if_active, ("deliver", "persist", "discard"))
+    _check_branch("if_idle", target.if_idle, ("wake", "persist", "discard"))
+    options = target.if_idle.stream_options
+    if options is not None and not isinstance(options, Mapping):
+        raise _wrong_target(f"stream_options must be a mapping, not {shown(options)}.")
+    check_options(options or {})
     return target
+
+
+def _check_branch(name: str, branch: IfActive | IfIdle, behaviors: Sequence[str]) -> None:
+    if branch.behavior not in behaviors:
+        raise _wrong_target(
+            f"Unknown behavior {shown(branch.behavior)} of {name}. "
+            f"Expected one of {', '.join(behaviors)}."
+        )
+    check_attribute_names(branch.attributes)
+
+
+def _wrong_target(text: str) -> RunArgumentError:
+    return RunArgumentError(text, id="AGENT_INVALID_TARGET")

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from mastra_core.agent.processors import ProcessorChoice
+from mastra_core.agent.arguments import OPTION_KINDS, check_kind, check_models
+from mastra_core.agent.processors import ProcessorChoice, check_choices
+from mastra_core.agent.tools import tools_by_name
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
-from mastra_core.errors import RunArgumentError
+from mastra_core.errors import RunArgumentError, shown
 
-__all__ = ("RunOptions", "options_from")
+__all__ = ("RunOptions", "check_options", "options_from")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,24 +62,20 @@ class RunOptions:
 
 
 _NAMES = frozenset(f.name for f in fields(RunOptions))
+#: None says "not given" for these.
+_MAY_BE_NONE = frozenset(f.name for f in fields(RunOptions) if f.default is None)
 
 
 def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOptions:
     """
-    Merge the agent's defaults under what the call says.
+    Merge the agent's defaults, which were checked before, under what the call says.
 
     Raises:
-        RunArgumentError: An option is unknown, or its value is out of range.
+        RunArgumentError: An option is unknown, or its value can't be one.
+        ConfigError: A tool, processor or model isn't one.
     """
-    unknown = sorted(set(given) - _NAMES)
-    if unknown:
-        raise RunArgumentError(
-            f"Unknown option {unknown[0]!r}. Known: {', '.join(sorted(_NAMES))}.",
-            id="AGENT_UNKNOWN_OPTION",
-        )
+    check_options(given)
     options = replace(RunOptions(**defaults), **given)
-    _check_positive("max_steps", options.max_steps)
-    _check_positive("tool_call_concurrency", options.tool_call_concurrency)
     if options.thread_id is not None and options.resource_id is None:
         raise RunArgumentError(
             "A thread_id needs the resource_id that the thread belongs to.",
@@ -86,10 +84,29 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOp
     return options
 
 
-def _check_positive(name: str, value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def check_options(given: Mapping[str, Any]) -> None:
+    """
+    Refuse options that can't be, each by itself.
+
+    Raises:
+        RunArgumentError: An option is unknown, or its value can't be one.
+        ConfigError: A tool, processor or model isn't one.
+    """
+    unknown = sorted(set(given) - _NAMES, key=str)
+    if unknown:
         raise RunArgumentError(
-            f"{name} must be a positive integer, not {value!r}.", id="AGENT_INVALID_OPTION"
+            f"Unknown option {shown(unknown[0])}. Known: {', '.join(sorted(_NAMES))}.",
+            id="AGENT_UNKNOWN_OPTION",
         )
+    for name, value in given.items():
+        if value is None and name in _MAY_BE_NONE:
+            continue
+        match name:
+            case "tools":
+                tools_by_name(value)
+            case "input_processors" | "output_processors":
+                check_choices(value)
+            case "model":
+                check_models(value)
+            case _ if name in OPTION_KINDS:
+                check_kind(name, value, OPTION_KINDS[name], id="AGENT_INVALID_OPTION")

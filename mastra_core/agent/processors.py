@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mastra_core.contracts.processor import HOOKS, Processor
-from mastra_core.errors import ConfigError
+from mastra_core.errors import ConfigError, shown
 from mastra_core.plugins import AdapterContext, Registry
 from mastra_core.plugins.making import create_processor
 from mastra_core.plugins.specs import INPUT_SLOTS, OUTPUT_SLOTS
@@ -26,9 +26,18 @@ def check_choices(choices: Sequence[ProcessorChoice]) -> None:
     Raises:
         ConfigError: It has no id, or none of the hooks.
     """
+    if not isinstance(choices, Sequence) or isinstance(choices, str):
+        raise ConfigError(f"Processors are given as a list, not as {shown(choices)}.")
     for choice in choices:
-        if isinstance(choice, str | tuple):
-            continue
+        match choice:
+            case str() | (str(), Mapping()):
+                continue
+            case tuple():
+                raise ConfigError(
+                    f"A processor is named as (name, options), not as {shown(choice)}."
+                )
+            case _:
+                pass
         if not isinstance(getattr(choice, "id", None), str):
             raise ConfigError(f"{type(choice).__name__} is no processor: it has no id.")
         if not any(callable(getattr(choice, hook, None)) for hook in HOOKS):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
-from mastra_core.errors import ConfigError, ToolInputError
+from mastra_core.errors import ConfigError, ToolInputError, shown
 
 __all__ = (
     "Execute",
@@ -310,8 +310,16 @@ def tools_by_name(tools: Sequence[Tool] | Mapping[str, Tool]) -> dict[str, Tool]
     Tools by the name that the model sees.
 
     Raises:
-        ConfigError: Two have one name.
+        ConfigError: Two have one name, or one isn't a tool.
     """
+    if not isinstance(tools, Sequence | Mapping) or isinstance(tools, str):
+        raise ConfigError(f"Tools are given as a list or a mapping, not as {shown(tools)}.")
+    for item in tools.values() if isinstance(tools, Mapping) else tools:
+        if not isinstance(getattr(item, "id", None), str) or not hasattr(item, "parse_input"):
+            raise ConfigError(
+                f"{shown(item)} is no tool.",
+                hint="Put @tool before a function, or make a FunctionTool.",
+            )
     if isinstance(tools, Mapping):
         return dict(tools)
     named: dict[str, Tool] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mastra_core.base.jsvalues import js_string
-from mastra_core.errors import InvalidSignalError
+from mastra_core.errors import InvalidSignalError, shown
 
 __all__ = ("check_attribute_names", "check_tag_name", "clean_name", "has_attributes", "render_tag")
 
@@ -31,8 +31,11 @@ def check_attribute_names(attributes: Mapping[str, Any] | None) -> None:
     Accept the names of attributes, also of those whose value is null.
 
     Raises:
-        InvalidSignalError: One doesn't match ``[A-Za-z_][A-Za-z0-9_.-]*``.
+        InvalidSignalError: One doesn't match ``[A-Za-z_][A-Za-z0-9_.-]*``, or they are no
+            mapping.
     """
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise InvalidSignalError(f"Signal attributes must be a mapping, not {shown(attributes)}.")
     for name in attributes or ():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidSignalError(f"Invalid signal XML attribute name: {name}")

@@ -112,6 +112,10 @@ def decision_from(value: object) -> DeliveryDecision:
     for name in ("deliver_at", "summary_at"):
         if name in members:
             members[name] = _time(name, members[name])
+    if not isinstance(members.get("stream_options", {}), Mapping):
+        raise ConfigError(
+            f"stream_options of a delivery decision are a mapping, not {members['stream_options']!r}."
+        )
     return DeliveryDecision(
         action=_action(members.pop("action", None)),
         **{**members, "hold": bool(members.get("hold", False))},

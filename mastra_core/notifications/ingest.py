@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from mastra_core.base.clock import Clock
 from mastra_core.contracts.signal_sink import Accepted, IfIdle, SignalTarget, ThreadActivity
 from mastra_core.contracts.storage.notifications import NotificationsStorage
-from mastra_core.errors import InvalidSignalError, StorageArgumentError
+from mastra_core.errors import InvalidSignalError, StorageArgumentError, shown
 from mastra_core.notifications.agents import AgentInbox
 from mastra_core.notifications.decision import DeliveryAction, DeliveryDecision
 from mastra_core.notifications.failures import (
@@ -148,6 +148,10 @@ class Ingress:
 
     def _event(self, notification: NotificationInput) -> CreateNotification:
         """The event as the store takes it, checked completely (S5)."""
+        if not isinstance(notification, SendNotification | Mapping):
+            raise InvalidSignalError(
+                f"A notification must be a mapping, not {shown(notification)}."
+            )
         try:
             given = (
                 notification
@@ -156,7 +160,7 @@ class Ingress:
             )
             if given.model_extra:
                 raise InvalidSignalError(
-                    f"A notification has no member {next(iter(given.model_extra))!r}."
+                    f"A notification has no member {shown(next(iter(given.model_extra)))}."
                 )
             members = {name: getattr(given, name) for name in given.model_fields_set}
             event = CreateNotification(

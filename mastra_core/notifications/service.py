@@ -28,6 +28,7 @@ from mastra_core.notifications.ingest import Ingress, NotificationInput, Notific
 from mastra_core.notifications.schedule import DispatchSchedule
 from mastra_core.notifications.settings import NotificationSettings
 from mastra_core.notifications.waiting import WaitingRecords
+from mastra_core.rules.arguments import check_limit, moment
 from mastra_core.wire.notifications import NotificationRecord, SendNotification
 
 __all__ = ("NotificationService",)
@@ -159,10 +160,10 @@ class NotificationService:
             target=target,
             on_wait=self._waiting.add,
         )
-        if isinstance(notifications, SendNotification | Mapping):
-            (result,) = await self._take(ingress, [notifications])
-            return result
-        return await self._take(ingress, list(notifications))
+        if isinstance(notifications, Sequence) and not isinstance(notifications, str | bytes):
+            return await self._take(ingress, notifications)
+        (result,) = await self._take(ingress, [notifications])
+        return result
 
     async def _take(
         self, ingress: Ingress, notifications: Sequence[NotificationInput]
@@ -187,10 +188,12 @@ class NotificationService:
             limit: How many records at most; the batch size if not given.
 
         Raises:
+            StorageArgumentError: ``now`` isn't an instant, or ``limit`` below 1.
             StorageError: Due records can't be claimed.
         """
-        at = now or self._clock.now()
-        result = await self._dispatch(at).run(limit=limit or self.settings.batch_size)
+        at = self._clock.now() if now is None else moment(now)
+        size = check_limit(limit) or self.settings.batch_size
+        result = await self._dispatch(at).run(limit=size)
         confirmation = Confirmation(
             self.storage,
             clock=self._clock,

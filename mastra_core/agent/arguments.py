@@ -1,0 +1,149 @@
+"""What calls on an agent may be given; everything else is refused before anything is done.
+
+Types find most of this while a program is written. What comes from outside (ids and options in
+a request, events of a webhook) has no types then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from mastra_core.errors import ConfigError, RunArgumentError, shown
+
+__all__ = ("OPTION_KINDS", "Kind", "check_given_ids", "check_ids", "check_kind", "check_models")
+
+#: What a value must be, in words, and whether it is.
+Kind: TypeAlias = tuple[str, Callable[[Any], bool]]
+
+
+def check_ids(**ids: object) -> None:
+    """
+    Refuse what can't be the id of anything.
+
+    Raises:
+        RunArgumentError: One is empty, or no text.
+    """
+    for name, value in ids.items():
+        check_kind(name, value, _ID, id="AGENT_RUN_INVALID_ARGUMENT")
+
+
+def check_given_ids(**ids: object) -> None:
+    """
+    As ``check_ids``, but None stands for "not given".
+
+    Raises:
+        RunArgumentError: One is empty, or no text.
+    """
+    check_ids(**{name: value for name, value in ids.items() if value is not None})
+
+
+def check_kind(name: str, value: object, kind: Kind, *, id: str) -> None:
+    """
+    Refuse a value of another kind.
+
+    Raises:
+        RunArgumentError: With this id.
+    """
+    words, fits = kind
+    if not fits(value):
+        raise RunArgumentError(
+            f"{name} must be {words}, not {shown(value)}.", id=id, details={"argument": name}
+        )
+
+
+def check_models(choice: object) -> None:
+    """
+    Refuse what is no model, no name of one, and no list of such.
+
+    Raises:
+        ConfigError: It can't be asked anything.
+    """
+    for model in _items(choice):
+        if not isinstance(model, str) and not callable(getattr(model, "stream", None)):
+            raise ConfigError(
+                f"A model is an object with a method 'stream', or a name, not {shown(model)}."
+            )
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if _is_list(value) else (value,)
+
+
+def _are_texts(value: Any) -> bool:
+    return _is_list(value) and all(isinstance(item, str) for item in value)
+
+
+def _are_callable(value: Any) -> bool:
+    return all(map(callable, _items(value)))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_tool_choice(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return value.get("type") == "tool" and _is_id(value.get("toolName"))
+    return isinstance(value, str) and value in ("auto", "none", "required")
+
+
+_ID: Final[Kind] = ("a text that is not empty", _is_id)
+_MAPPING: Final[Kind] = ("a mapping", _is_mapping)
+_TEXT: Final[Kind] = ("a text", _is_text)
+_BOOL: Final[Kind] = ("a boolean", lambda value: isinstance(value, bool))
+_COUNT: Final[Kind] = ("a positive integer", _is_count)
+_CALLABLE: Final[Kind] = ("callable", callable)
+
+#: Of the options of a run whose kind can be seen by the value alone.
+OPTION_KINDS: Final[Mapping[str, Kind]] = {
+    "run_id": _ID,
+    "thread_id": _ID,
+    "resource_id": _ID,
+    "thread_title": _TEXT,
+    "thread_metadata": _MAPPING,
+    "read_only": _BOOL,
+    "instructions": _TEXT,
+    "system": ("a text or a list of texts", lambda value: _is_text(value) or _are_texts(value)),
+    "model_settings": _MAPPING,
+    "provider_options": _MAPPING,
+    "max_steps": _COUNT,
+    "stop_when": ("callable, or a list of callables", _are_callable),
+    "active_tools": ("a list of names", _are_texts),
+    "tool_choice": (
+        "'auto', 'none', 'required' or {'type': 'tool', 'toolName': ...}",
+        _is_tool_choice,
+    ),
+    "require_tool_approval": (
+        "a boolean or callable",
+        lambda value: isinstance(value, bool) or callable(value),
+    ),
+    "tool_call_concurrency": _COUNT,
+    "request_context": _MAPPING,
+    "hide_signals": (
+        "a boolean or a list of names",
+        lambda value: isinstance(value, bool) or _are_texts(value),
+    ),
+    "abort_signal": ("an asyncio.Event", lambda value: callable(getattr(value, "wait", None))),
+    "on_chunk": _CALLABLE,
+    "on_step_finish": _CALLABLE,
+    "on_finish": _CALLABLE,
+    "on_error": _CALLABLE,
+    "on_abort": _CALLABLE,
+}
