@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from mastra_core.errors import StorageConnectionError, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
@@ -33,6 +33,9 @@ from mastra_sql.tables import build_tables
 __all__ = ("LibSQLStorage", "StoreFacts")
 
 T = TypeVar("T")
+
+#: The structure of all tables and indexes; a handful of lines is enough to know.
+_QUICK_CHECK: Final = plain("PRAGMA quick_check(5)", columns=("found",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,15 +214,44 @@ class LibSQLStorage:
 
         Opens the database for the moment if the store isn't open.
         """
-        if self._door.client is not None:
-            return await self._door.read_program("plan", lambda: self._migration(apply=False))
-        if self.settings.target.is_new():
+        if self._door.client is None and self.settings.target.is_new():
             # Looking must not create a file.
             return plan_of_nothing(self._tables, self._prefix)
+        async with self._ajar():
+            return await self._door.read_program("plan", lambda: self._migration(apply=False))
+
+    async def check_integrity(self) -> Sequence[str] | None:
+        """
+        What SQLite finds wrong with the file, at most a few lines; reads all of it.
+
+        Opens the database for the moment if the store isn't open.
+
+        Returns:
+            Nothing if it is whole. None for a server, which keeps its own files.
+
+        Raises:
+            StorageDataError: It is damaged so that SQLite can't even look.
+        """
+        target = self.settings.target
+        if not target.is_embedded:
+            return None
+        if self._door.client is None and target.is_new():
+            return ()
+        async with self._ajar():
+            [rows] = await self._door.read("check_integrity", Step(_QUICK_CHECK))
+        lines = [line for (found,) in rows for line in str(found).splitlines()]
+        return tuple(line for line in lines if line != "ok" and not line.startswith("***"))
+
+    @asynccontextmanager
+    async def _ajar(self) -> AsyncIterator[None]:
+        """The database for one look, also if the store isn't open."""
+        if self._door.client is not None:
+            yield
+            return
         async with open_client(self.settings) as client:
             self._door.client = client
             try:
-                return await self._door.read_program("plan", lambda: self._migration(apply=False))
+                yield
             finally:
                 self._door.client = None
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from mastra_cli.stores import made_store, refuse_absent_file
 from mastra_core.config import AdapterSection, Settings
 from mastra_core.contracts.storage import Storage
+from mastra_core.contracts.storage.integrity import CheckableStorage
 from mastra_core.contracts.storage.migrations import MigratableStorage
 from mastra_core.errors import MastraError
 from mastra_core.plugins import (
@@ -69,7 +70,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 
 
 async def check_store(settings: Settings, manager: PluginManager) -> list[Check]:
-    """Whether the store opens, what it can do, and whether it has to be migrated."""
+    """Whether the store opens, is whole, what it can do, and whether it has to be migrated."""
     url = settings.storage.url
     if url is None:
         return [
@@ -83,15 +84,15 @@ async def check_store(settings: Settings, manager: PluginManager) -> list[Check]
     try:
         store, target = made_store(None, settings=settings)
         refuse_absent_file(target)
-        shape = await _shape(store)
+        looked = [await _shape(store), *await _wholeness(store)]
         # Opening it for good would migrate it; looking is all that is wanted.
-        if shape.status != "ok":
-            return [shape]
+        if any(check.status != "ok" for check in looked):
+            return looked
         async with store as opened:
             opens = _opened(opened, target.redacted)
     except MastraError as exc:
         return [_failed("storage", exc)]
-    return [opens, shape, _lease(store, settings, Registry(manager), target.scheme)]
+    return [opens, *looked, _lease(store, settings, Registry(manager), target.scheme)]
 
 
 def _opened(store: Storage, url: str) -> Check:
@@ -125,6 +126,28 @@ async def _shape(store: Storage) -> Check:
         status="ok",
         summary=f"version {plan.target_version}{left_out}",
     )
+
+
+async def _wholeness(store: Storage) -> list[Check]:
+    """Damage to the database itself, where the adapter can look for it."""
+    if not isinstance(store, CheckableStorage):
+        return []
+    try:
+        found = await store.check_integrity()
+    except MastraError as exc:
+        return [_failed("integrity", exc)]
+    if found is None:
+        return []
+    if not found:
+        return [Check(name="integrity", status="ok", summary="the database is whole")]
+    return [
+        Check(
+            name="integrity",
+            status="failed",
+            summary=f"The database is damaged: {'; '.join(found)}",
+            fix="Put a backup in its place; 'sqlite3 app.db .recover' saves what can be read.",
+        )
+    ]
 
 
 def _lease(store: Storage, settings: Settings, registry: Registry, scheme: str) -> Check:

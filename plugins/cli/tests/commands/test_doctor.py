@@ -42,6 +42,24 @@ def test_a_store_that_does_not_open_is_a_failure(run: Any) -> None:
     assert "There is no database" in checks_of(ran)["storage"]["summary"]
 
 
+def test_a_damaged_database_is_a_failure(run: Any, seeded: Any) -> None:
+    """Wherever the damage is: a page that opening doesn't read is found too."""
+    path = Path(seeded.url.removeprefix("file:"))
+    whole = path.read_bytes()
+    page = 4096
+    assert "ok" == checks_of(run("doctor", "--url", seeded.url, "--json"))["integrity"]["status"]
+
+    for number in (len(whole) // page // 2, len(whole) // page - 1):
+        damaged = bytearray(whole)
+        damaged[number * page : (number + 1) * page] = b"\xa5" * page
+        path.write_bytes(damaged)
+
+        ran = run("doctor", "--url", seeded.url, "--json")
+
+        assert (1, False) == (ran.code, ran.json["ok"])
+        assert "failed" in {check["status"] for check in ran.json["checks"]}
+
+
 def test_looking_changes_nothing(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     sqlite3.connect(path).close()
