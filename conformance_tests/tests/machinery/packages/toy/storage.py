@@ -7,13 +7,14 @@ test reads which fault the suite is expected to see.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from types import TracebackType
 from typing import Any, ClassVar, NoReturn, Self
 
+from mastra_core.base.jsonjs import decode, encode
 from mastra_core.errors import CapabilityNotSupportedError, StorageError, UnknownSettingError
 from mastra_core.plugins import AdapterContext, AdapterUrl
+from mastra_core.rules.arguments import check_text
 
 __all__ = ("ToyStorage", "ToyThreadState")
 
@@ -26,10 +27,11 @@ class ToyThreadState:
 
     async def get_state(self, thread_id: str, state_type: str) -> Any:
         row = self._rows.get((thread_id, state_type))
-        return None if row is None else json.loads(row)
+        return None if row is None else decode(row)
 
     async def set_state(self, thread_id: str, state_type: str, value: Any) -> None:
-        self._rows[thread_id, state_type] = json.dumps(value)
+        key = check_text(thread_id, "thread_id"), check_text(state_type, "state_type")
+        self._rows[key] = encode(value)
 
     async def compare_and_set(
         self, thread_id: str, state_type: str, *, expected: Any, value: Any
@@ -41,7 +43,7 @@ class ToyThreadState:
 
     async def list_states(self, thread_id: str) -> dict[str, Any]:
         return {
-            kind: json.loads(row) for (owner, kind), row in self._rows.items() if owner == thread_id
+            kind: decode(row) for (owner, kind), row in self._rows.items() if owner == thread_id
         }
 
     async def dangerously_clear_all(self) -> None:
