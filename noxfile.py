@@ -168,6 +168,7 @@ def build_wheels(place: Environment, distributions: Iterable[str], into: Path) -
 def everything_installed(session: nox.Session) -> Environment:
     """An environment with all distributions as wheels."""
     place = Environment(session, "all-wheels")
+    place.install_groups("beside")
     place.install_wheels(*PACKAGES)
     return place
 
