@@ -16,7 +16,7 @@ from mastra_core.contracts.storage import (
     ThreadPage,
 )
 from mastra_core.rules import messages as rules
-from mastra_core.rules.arguments import check_text
+from mastra_core.rules.arguments import check_text, check_thread_ids
 from mastra_core.rules.metadata import check_metadata_filter, metadata_matches
 from mastra_core.rules.paging import (
     bounds_ms,
@@ -183,9 +183,7 @@ class JsonFileMemory:
     ) -> MessagePage:
         """One page of some threads, joined with the included messages; reads all messages."""
         place = check_page(page, per_page, store="jsonfile", operation="list_messages")
-        threads = [thread_id] if isinstance(thread_id, str) else list(thread_id)
-        for name in threads:
-            check_text(name, "thread_id")
+        threads = check_thread_ids(thread_id)
         order = check_order(order_by or OrderBy(), ["createdAt"])
         low, high = bounds_ms(date_range)
         wanted = check_metadata_filter(metadata)
