@@ -14,12 +14,11 @@ from mastra_conformance.clock import ShiftedClock
 from mastra_conformance.processes import Processes, WorkerDiedError
 from mastra_conformance.suite import Suite, several_processes
 from mastra_conformance.suites.runtime.agents import application, workshop
-from mastra_conformance.suites.runtime.suspended_runs import park, rows_of
+from mastra_conformance.suites.runtime.suspended_runs import let_claim_expire, park, rows_of
 from mastra_conformance.suites.runtime.workers import die_approving
 from mastra_core.base.ids import Ids
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import NotSuspendedError
-from mastra_core.workflows.snapshot_store import CLAIM_TTL_MS
 
 __all__ = ("AnswerCrashSuite",)
 
@@ -49,7 +48,7 @@ class AnswerCrashSuite(Suite):
             output = await park(shop.agent)
             await _killed(processes, run_id=output.run_id, point="workflows.claim_resume:after")
             hidden = await shop.agent.list_suspended_runs()
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
 
             listed = await shop.agent.list_suspended_runs()
             resumed = await shop.agent.approve_tool_call(output.run_id)
@@ -74,7 +73,7 @@ class AnswerCrashSuite(Suite):
                 point="workflows.record_receipt:after",
                 visit=2,
             )
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
 
             await shop.agent.list_suspended_runs()
             resumed = await shop.agent.approve_tool_call(output.run_id)
@@ -94,7 +93,7 @@ class AnswerCrashSuite(Suite):
             async with processes.start(die_approving, run_id=output.run_id) as worker:
                 await worker.reached("working")
                 await worker.kill()
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
 
             listed = await shop.agent.list_suspended_runs()
             with pytest.raises(NotSuspendedError) as raised:

@@ -39,13 +39,13 @@ from mastra_core.streaming.output import ModelOutput
 from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import text, tool_call
 from mastra_core.wire.snapshots import INNER_WORKFLOW, OUTER_WORKFLOW
-from mastra_core.workflows.snapshot_store import CLAIM_TTL_MS
 
 __all__ = (
     "ON_THREAD",
     "ResumeSuite",
     "RivalAnswersSuite",
     "SuspendedRunListSuite",
+    "let_claim_expire",
     "park",
     "rows_of",
 )
@@ -531,7 +531,7 @@ class ResumeSuite(Suite):
             hidden = await shop.agent.list_suspended_runs()
             with pytest.raises(ResumeClaimedError):
                 await shop.agent.approve_tool_call(output.run_id)
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
 
             listed = await shop.agent.list_suspended_runs()
             resumed = await shop.agent.approve_tool_call(output.run_id)
@@ -567,7 +567,7 @@ class ResumeSuite(Suite):
                     {"decision": {"approved": True}, **facts},
                     claim_id="dead",
                 )
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
 
             await shop.agent.list_suspended_runs()
             resumed = await shop.agent.approve_tool_call(output.run_id)
@@ -585,7 +585,7 @@ class ResumeSuite(Suite):
         async with application(store, shop, clock=clock, ids=ids) as app:
             output = await park(shop.agent)
             await _die_while_running(app, store, output.run_id)
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
 
             listed = await shop.agent.list_suspended_runs()
             with pytest.raises(NotSuspendedError) as raised:
@@ -607,7 +607,7 @@ class ResumeSuite(Suite):
         async with application(store, shop, clock=clock, ids=ids) as app:
             output = await park(shop.agent)
             await _die_while_running(app, store, output.run_id)
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
 
             await shop.agent.list_suspended_runs()
             resumed = await shop.agent.approve_tool_call(output.run_id)
@@ -900,7 +900,7 @@ class RivalAnswersSuite(Suite):
             output = await park(slow.agent)
             frozen = await slow.agent.approve_tool_call(output.run_id)
             await slow.gates.reached("frozen")
-            await _take_over(store, output.run_id, clock)
+            await _take_over(store, output.run_id)
             async with application(store, quick, clock=clock, ids=ids):
                 taken = await quick.agent.approve_tool_call(output.run_id)
                 reason = await taken.finish_reason
@@ -926,7 +926,7 @@ class RivalAnswersSuite(Suite):
             output = await park(slow.agent)
             frozen = await slow.agent.approve_tool_call(output.run_id)
             await slow.gates.reached("frozen")
-            await _take_over(store, output.run_id, clock)
+            await _take_over(store, output.run_id)
             async with application(store, quick, clock=clock, ids=ids):
                 taken = await quick.agent.approve_tool_call(output.run_id, rerun_unknown=True)
                 await taken.wait()
@@ -982,7 +982,7 @@ class RivalAnswersSuite(Suite):
             await store.workflows.claim_resume(
                 workflow_name=OUTER_WORKFLOW, run_id=output.run_id, claim=claim
             )
-            clock.advance(CLAIM_TTL_MS + 1)
+            await let_claim_expire(store, output.run_id)
             await shop.agent.list_suspended_runs()
 
             with pytest.raises(FencedOutError) as raised:
@@ -1006,8 +1006,8 @@ def _two_parks() -> list[list[dict[str, Any]]]:
     ]
 
 
-async def _take_over(store: Storage, run_id: str, clock: ShiftedClock) -> None:
-    """What others see of a process that is frozen past its claim: the run waits again."""
+async def let_claim_expire(store: Storage, run_id: str) -> None:
+    """Make the claim of a run one that ended long ago, whoever's clock decides."""
     snapshot = await store.workflows.load_workflow_snapshot(
         workflow_name=OUTER_WORKFLOW, run_id=run_id
     )
@@ -1018,6 +1018,11 @@ async def _take_over(store: Storage, run_id: str, clock: ShiftedClock) -> None:
         run_id=run_id,
         snapshot={**snapshot, "resumeClaim": claim},
     )
+
+
+async def _take_over(store: Storage, run_id: str) -> None:
+    """What others see of a process that is frozen past its claim: the run waits again."""
+    await let_claim_expire(store, run_id)
     recovered = await store.workflows.recover_expired_claims(workflow_names=(OUTER_WORKFLOW,))
     assert recovered == 1
 
