@@ -22,7 +22,7 @@ def check_tag_name(name: str) -> None:
     Raises:
         InvalidSignalError: It doesn't match ``[A-Za-z_][A-Za-z0-9_.-]*``.
     """
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidSignalError(f"Invalid signal XML tag name: {name}")
 
 

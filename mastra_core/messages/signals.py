@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.isotime import epoch_ms, parse_iso, to_iso_ms
@@ -80,7 +82,7 @@ def create_signal(
         accepted_at: When the send call was made; None keeps what ``value`` says.
 
     Raises:
-        InvalidSignalError: Type, contents, names or ``transient`` are not allowed.
+        InvalidSignalError: A member is not allowed, or of a wrong kind.
     """
     given = value.to_wire() if isinstance(value, Signal) else dict(value)
 
@@ -117,7 +119,12 @@ def create_signal(
             members[python] = sanitize_copy(extra)
     if transient is not None:
         members["transient"] = bool(transient)
-    return Signal(**members)
+    try:
+        return Signal(**members)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise InvalidSignalError(f"Invalid signal: {where}: {problem['msg']}.") from error
 
 
 def _time(value: object) -> datetime | None:

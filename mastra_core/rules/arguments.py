@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from mastra_core.base.isotime import truncate_ms
 from mastra_core.errors import StorageArgumentError, shown
 
-__all__ = ("check_choice", "check_limit", "check_text", "choices", "moment")
+__all__ = (
+    "MAX_COUNT",
+    "check_choice",
+    "check_limit",
+    "check_text",
+    "check_thread_ids",
+    "choices",
+    "moment",
+)
+
+#: The largest number of rows that can be asked for: what every peer can write.
+MAX_COUNT: Final = 2**53 - 1
 
 
 def check_text(value: object, name: str) -> str:
@@ -24,6 +36,18 @@ def check_text(value: object, name: str) -> str:
             details={"argument": name},
         )
     return value
+
+
+def check_thread_ids(value: str | Sequence[str]) -> list[str]:
+    """
+    One thread or several, each once.
+
+    Raises:
+        StorageArgumentError: An id is empty, or no text.
+    """
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return [check_text(value, "thread_id")]
+    return list(dict.fromkeys(check_text(item, "thread_id") for item in value))
 
 
 def check_choice(value: object, name: str, allowed: Iterable[str]) -> str:
@@ -46,13 +70,13 @@ def check_limit(limit: object, name: str = "limit") -> int | None:
     None for no limit, or a whole number of at least 1 (notifications.md 3.4).
 
     Raises:
-        StorageArgumentError: It is below 1, or no whole number.
+        StorageArgumentError: It is below 1, too large to be written, or no whole number.
     """
     if limit is None:
         return None
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_COUNT:
         raise StorageArgumentError(
-            f"{name} must be a whole number of at least 1, not {shown(limit)}.",
+            f"{name} must be a whole number of at least 1 and below 2^53, not {shown(limit)}.",
             details={"argument": name},
         )
     return limit

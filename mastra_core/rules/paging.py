@@ -9,8 +9,8 @@ from typing import Literal
 
 from mastra_core.base.isotime import epoch_ms
 from mastra_core.contracts.storage.memory import DateRange, OrderBy
-from mastra_core.errors import StorageArgumentError
-from mastra_core.rules.arguments import check_choice, moment
+from mastra_core.errors import StorageArgumentError, shown
+from mastra_core.rules.arguments import MAX_COUNT, check_choice, moment
 
 __all__ = (
     "Page",
@@ -50,13 +50,14 @@ def check_page(page: object, per_page: object, *, store: str, operation: str) ->
     ``per_page=False`` is everything, whatever the page; ``per_page=0`` is no row.
 
     Raises:
-        StorageArgumentError: ``page`` isn't a whole number >= 0, or ``per_page`` neither
-            that nor False (id ``MASTRA_STORAGE_<STORE>_<OPERATION>_INVALID_PAGE``).
+        StorageArgumentError: ``page`` isn't a whole number >= 0, ``per_page`` neither that
+            nor False, or the page lies behind 2^53 rows (id ``MASTRA_STORAGE_<STORE>_<OPERATION>_INVALID_PAGE``).
     """
     number = _check_number("page", page, store, operation)
     if per_page is False:
         return Page(number=number, per_page=False, offset=0, limit=None)
     rows = _check_number("per_page", per_page, store, operation)
+    _check_number("page * per_page", number * rows, store, operation)
     return Page(number=number, per_page=rows, offset=number * rows, limit=rows)
 
 
@@ -147,11 +148,11 @@ def has_more_with_included(page: Page, total: int, returned_matches: int) -> boo
 
 
 def _check_number(name: str, value: object, store: str, operation: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
         return value
-    allowed = "a whole number >= 0" + (" or False" if name == "per_page" else "")
+    allowed = "a whole number >= 0 and < 2^53" + (", or False" if name == "per_page" else "")
     raise StorageArgumentError(
-        f"{name} must be {allowed}, not {value!r}.",
+        f"{name} must be {allowed}, not {shown(value)}.",
         id=f"MASTRA_STORAGE_{store.upper()}_{operation.upper()}_INVALID_PAGE",
         details={"argument": name},
     )

@@ -240,6 +240,13 @@ async def test_a_signal_is_a_mapping(make_agent: MakeAgent, wrong: Any) -> None:
         make_agent().send_signal(wrong, **THREAD)
 
 
+@pytest.mark.parametrize("member", ["id", "metadata", "attributes", "providerOptions", "tagName"])
+async def test_a_signal_has_members_of_their_kinds(make_agent: MakeAgent, member: str) -> None:
+    """The member is named, also where a checker of types found it."""
+    with pytest.raises(InvalidSignalError):
+        make_agent().send_signal({"type": "user", "contents": "hi", member: 5}, **THREAD)
+
+
 # -- the inbox ---------------------------------------------------------------------------------
 
 

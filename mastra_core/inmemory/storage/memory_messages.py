@@ -12,7 +12,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.contracts.storage.memory import DateRange, IncludeMessage, MessagePage, OrderBy
 from mastra_core.inmemory.storage.memory_tables import MemoryTables, StoredMessage
 from mastra_core.inmemory.storage.sorted_keys import SortedKeys
-from mastra_core.rules.arguments import check_text
+from mastra_core.rules.arguments import check_text, check_thread_ids
 from mastra_core.rules.messages import (
     check_include,
     check_messages,
@@ -128,9 +128,7 @@ class MessageStore:
     ) -> MessagePage:
         """One page of one or several threads, joined with the included messages."""
         place = check_page(page, per_page, store="inmemory", operation="list_messages")
-        wanted = [thread_id] if isinstance(thread_id, str) else list(dict.fromkeys(thread_id))
-        for name in wanted:
-            check_text(name, "thread_id")
+        wanted = check_thread_ids(thread_id)
         orders = [order for name in wanted if (order := self._tables.messages_of.get(name))]
         query = _query(
             [order.keys for order in orders],

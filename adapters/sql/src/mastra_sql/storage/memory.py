@@ -21,7 +21,7 @@ from mastra_core.contracts.storage.memory import ClonedThread
 from mastra_core.errors import StorageConflictError, ThreadNotFoundError
 from mastra_core.rules import messages as rules
 from mastra_core.rules import pruning
-from mastra_core.rules.arguments import check_text
+from mastra_core.rules.arguments import check_text, check_thread_ids
 from mastra_core.rules.cloning import cloned_messages, cloned_thread, messages_to_clone
 from mastra_core.rules.metadata import check_metadata_filter, metadata_matches
 from mastra_core.rules.paging import (
@@ -273,9 +273,7 @@ class SqlMemory:
         include: Sequence[IncludeMessage] = (),
         include_total: bool = True,
     ) -> MessagePage:
-        thread_ids = [thread_id] if isinstance(thread_id, str) else list(dict.fromkeys(thread_id))
-        for name in thread_ids:
-            check_text(name, "thread_id")
+        thread_ids = check_thread_ids(thread_id)
         wanted = check_page(page, per_page, store=self._host.store, operation="list_messages")
         values: dict[str, Any] = {}
         scope: Literal["thread", "threads"] = "thread" if len(thread_ids) == 1 else "threads"

@@ -461,14 +461,25 @@ class MessageSuite(Suite):
             await store.memory.list_messages("t1", metadata={key: 1})
 
     @pytest.mark.parametrize(
-        ("page", "per_page"), [(-1, 10), (0, -1), (0, 1.5), (True, 10), (0, True), (0, "10")]
+        ("page", "per_page"),
+        [
+            (-1, 10),
+            (0, -1),
+            (0, 1.5),
+            (True, 10),
+            (0, True),
+            (0, "10"),
+            (0, 10**30),
+            (10**30, 10),
+            (2**52, 4),
+        ],
     )
     async def test_a_bad_page_is_refused(self, store: Storage, page: Any, per_page: Any) -> None:
-        """No page before the first, no half rows, no booleans or texts for numbers."""
+        """No page before the first, no half rows, no number that isn't one, or can't be one."""
         with pytest.raises(StorageArgumentError):
             await store.memory.list_messages("t1", page=page, per_page=per_page)
 
-    @pytest.mark.parametrize("thread_id", ["", ["t1", ""]])
+    @pytest.mark.parametrize("thread_id", ["", ["t1", ""], None, 5, ["t1", 5]])
     async def test_an_empty_thread_id_is_refused(self, store: Storage, thread_id: Any) -> None:
         """It would mean every thread, or none."""
         with pytest.raises(StorageArgumentError):

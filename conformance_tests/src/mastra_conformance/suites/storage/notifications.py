@@ -488,7 +488,7 @@ class NotificationSuite(Suite):
 
         assert [] == await inbox(store, status=[])
         assert [] == await inbox(store, priority=[])
-        for limit in (0, -1):
+        for limit in (0, -1, 10**30):
             with pytest.raises(StorageArgumentError):
                 await store.notifications.list_notifications("t1", limit=limit)
             with pytest.raises(StorageArgumentError):
