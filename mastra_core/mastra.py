@@ -14,7 +14,7 @@ from mastra_core.agent.processors import PluginProcessors, ProcessorChoice
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
-from mastra_core.config import Settings, load_settings
+from mastra_core.config import AdapterSection, Settings, load_settings
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.pubsub import PubSub
@@ -60,6 +60,11 @@ SCHEDULER_TOPIC: Final = "scheduler"
 _CLOSE_GRACE: Final = 0.0
 
 
+def _options_for(target: object, section: AdapterSection) -> Mapping[str, Any]:
+    """Options belong to the URL that they stand beside, not to one that was given instead."""
+    return section.options if target is None or target == section.url else {}
+
+
 class Mastra:
     """
     One application: its agents, its store and everything that runs for them.
@@ -98,7 +103,10 @@ class Mastra:
         self.clock: Clock = clock or SystemClock()
         self.ids: Ids = ids or UuidIds()
         self.instance_id = self.ids.new("instance")
-        self.settings = settings or load_settings()
+        targets: dict[str, object] = {"storage": storage, "pubsub": pubsub, "lease": lease}
+        self.settings = settings or load_settings(
+            {role: {"url": target} for role, target in targets.items() if isinstance(target, str)}
+        )
         self.plugins = PluginManager(
             plugins, builtins=BUILTIN_PLUGINS, options=self.settings.plugins.to_options()
         )
@@ -255,9 +263,9 @@ class Mastra:
                     context=self._context,
                     own=self._own,
                     options={
-                        "storage": self.settings.storage.options,
-                        "pubsub": self.settings.pubsub.options,
-                        "lease": self.settings.lease.options,
+                        "storage": _options_for(self._storage_target, self.settings.storage),
+                        "pubsub": _options_for(self._pubsub_target, self.settings.pubsub),
+                        "lease": _options_for(self._lease_target, self.settings.lease),
                     },
                 )
             )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -234,7 +235,7 @@ class ToolStep:
             tool_call_id=call.tool_call_id,
             tool_name=call.tool_name,
         )
-        context = self._context(call, tool_writer, parked, answer, is_approved=is_approved)
+        context = self._context(call, tool, tool_writer, parked, answer, is_approved=is_approved)
         try:
             args = tool.parse_input(call.args)
         except ToolInputError as exc:
@@ -272,6 +273,7 @@ class ToolStep:
     def _context(
         self,
         call: StepCall,
+        tool: Tool,
         tool_writer: RunToolWriter,
         parked: list[dict[str, Any]],
         answer: Answer | None,
@@ -290,6 +292,10 @@ class ToolStep:
         if is_approved and isinstance(data, Mapping):
             # The tool sees resume data only if it holds more than the decision.
             data = dict(data) if set(data) - {"approved"} else None
+        elif answer is not None:
+            # An approval given to a suspended call need not fit; the tool gets it as it is.
+            with suppress(ToolInputError):
+                data = tool.parse_resume(data)
         earlier = answer.outcome.suspend_payload if answer is not None else None
         return ToolContext(
             agent_id=setup.agent_id,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, ToolContext, tool
@@ -446,6 +447,32 @@ async def test_a_tool_suspends_and_gets_its_answer(make_agent: MakeAgent) -> Non
 
     assert {"question": "why"} == payload["suspendPayload"]
     assert [({"a": "b"}, {"question": "why"})] == seen
+
+
+class Answered(BaseModel):
+    """What a person says."""
+
+    amount: int
+
+
+async def test_a_tool_gets_its_answer_as_its_schema_makes_it(make_agent: MakeAgent) -> None:
+    """Validated data are handed over, not what came in."""
+    seen: list[Any] = []
+
+    async def ask(args: Any, context: ToolContext) -> str:
+        if context.resume_data is None:
+            await context.suspend({"how": "much"})
+        seen.append(context.resume_data)
+        return "ok"
+
+    asking = FunctionTool(id="ask", execute=ask, resume_schema=Answered)
+    agent = make_agent([tool_call("ask", {})], [text("Paid")], tools=[asking])
+    output = await agent.stream("go", **THREAD)
+    await output.wait()
+    resumed = await agent.resume_stream({"amount": "7"}, run_id=output.run_id)
+
+    assert "Paid" == await resumed.text
+    assert [None, Answered(amount=7)] == seen
 
 
 @case("streaming", 28)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mastra_core import Agent, Mastra
+from mastra_core.config import load_settings
 from mastra_core.errors import (
     AdapterNotInstalledError,
     ConfigError,
     ModelNotFoundError,
     UnknownSchemeError,
 )
+from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.testing.scripted_model import ScriptedModel, text
 
 pytestmark = pytest.mark.anyio
@@ -108,3 +112,23 @@ async def test_a_store_that_can_not_be_had_opens_nothing(url: str, error: type[E
         await mastra.open()
 
     assert not mastra.is_open
+
+
+async def test_options_of_a_file_are_for_the_url_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store, or another URL, that is given instead has nothing to do with them."""
+    (tmp_path / "mastra.toml").write_text(
+        "[storage]\nurl = 'postgres://db/app'\npool_size = 3\n[lease]\nurl = 'memory:'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    async with Mastra(storage="memory:") as by_url:
+        pass
+    async with Mastra(storage=InMemoryStorage()):
+        pass
+    async with Mastra(storage="memory:", settings=load_settings()):
+        pass
+
+    assert {} == by_url.settings.storage.options
+    assert "memory:" == by_url.settings.storage.url
