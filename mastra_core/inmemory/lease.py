@@ -27,6 +27,7 @@ from mastra_core.errors import PubSubClosedError
 from mastra_core.inmemory.capabilities import LEASE_CAPABILITIES
 from mastra_core.inmemory.hub import Hub, hub_key, open_hub
 from mastra_core.inmemory.lease_table import LeaseTable, Watcher
+from mastra_core.inmemory.url import MemoryUrl
 from mastra_core.plugins.context import AdapterContext
 
 __all__ = ("InMemoryLease", "InMemoryLeaseSettings", "check_ttl")
@@ -43,7 +44,7 @@ class InMemoryLeaseSettings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     #: Instances of one ``memory:name`` share keys.
-    url: str = "memory:"
+    url: MemoryUrl = "memory:"
     #: A lease that expired stays ungrantable to others for so long (L13).
     lock_delay_ms: int = Field(default=0, ge=0)
 

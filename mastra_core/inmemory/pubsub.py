@@ -31,6 +31,7 @@ from mastra_core.inmemory.hub import Hints, Hub, HubLimits, hub_key, open_hub
 from mastra_core.inmemory.lease import InMemoryLease, InMemoryLeaseSettings
 from mastra_core.inmemory.payload import copy_payload
 from mastra_core.inmemory.topic_log import LogLimits
+from mastra_core.inmemory.url import MemoryUrl
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.events import Event
 
@@ -40,7 +41,7 @@ __all__ = ("InMemoryPubSub", "InMemoryPubSubSettings", "MemoryDriver")
 class InMemoryPubSubSettings(BusOptions):
     """Options of ``memory:`` as a bus; instances of one ``memory:name`` share topics."""
 
-    url: str = "memory:"
+    url: MemoryUrl = "memory:"
     max_topic_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     #: Events that a live group hasn't settled; when there are so many, publishing is refused.
     max_unsettled: int = Field(default=100_000, ge=1)

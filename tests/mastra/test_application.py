@@ -132,3 +132,11 @@ async def test_options_of_a_file_are_for_the_url_beside_them(
 
     assert {} == by_url.settings.storage.options
     assert "memory:" == by_url.settings.storage.url
+
+
+@pytest.mark.parametrize("role", ["storage", "pubsub", "lease"])
+async def test_parameters_that_would_do_nothing_are_refused(role: str) -> None:
+    """``memory:?foo=1`` isn't a store of the name ``?foo=1``."""
+    with pytest.raises(ConfigError, match="no parameters"):
+        async with Mastra(**{"storage": "memory:", role: "memory:?foo=1"}):  # type: ignore[arg-type] # one of them
+            pass
