@@ -98,9 +98,10 @@ def check_options(given: Mapping[str, Any]) -> None:
             f"Unknown option {shown(unknown[0])}. Known: {', '.join(sorted(_NAMES))}.",
             id="AGENT_UNKNOWN_OPTION",
         )
-    for name, value in given.items():
-        if value is None and name in _MAY_BE_NONE:
-            continue
+    present: dict[str, Any] = {
+        name: value for name, value in given.items() if not (value is None and name in _MAY_BE_NONE)
+    }
+    for name, value in present.items():
         match name:
             case "tools":
                 tools_by_name(value)

@@ -17,7 +17,13 @@ from mastra_core.base.isotime import parse_iso
 from mastra_core.contracts.signal_sink import SignalTarget
 from mastra_core.contracts.storage.notifications import NotificationsStorage
 from mastra_core.contracts.storage.schedules import SchedulesStorage
-from mastra_core.errors import NotificationError, StorageError, WireDecodeError
+from mastra_core.errors import (
+    InvalidSignalError,
+    NotificationError,
+    StorageError,
+    WireDecodeError,
+    shown,
+)
 from mastra_core.notifications.agents import AgentInbox, FindAgent
 from mastra_core.notifications.claim_book import DispatchResult
 from mastra_core.notifications.confirm import Confirmation
@@ -160,10 +166,14 @@ class NotificationService:
             target=target,
             on_wait=self._waiting.add,
         )
-        if isinstance(notifications, Sequence) and not isinstance(notifications, str | bytes):
-            return await self._take(ingress, notifications)
-        (result,) = await self._take(ingress, [notifications])
-        return result
+        if isinstance(notifications, SendNotification | Mapping):
+            (result,) = await self._take(ingress, [notifications])
+            return result
+        if isinstance(notifications, str | bytes) or not isinstance(notifications, Sequence):
+            raise InvalidSignalError(
+                f"A notification is a mapping, and several are a list, not {shown(notifications)}."
+            )
+        return await self._take(ingress, notifications)
 
     async def _take(
         self, ingress: Ingress, notifications: Sequence[NotificationInput]

@@ -20,7 +20,7 @@ from mastra_core.testing.scripted_model import ScriptedModel, text
 pytestmark = pytest.mark.anyio
 
 MakeAgent = Callable[..., Agent]
-THREAD = {"thread_id": "t1", "resource_id": "u1"}
+THREAD: Any = {"thread_id": "t1", "resource_id": "u1"}
 NO_IDS: list[Any] = ["", 5, True, b"x", ["t1"]]
 
 
@@ -176,7 +176,7 @@ async def test_input_for_no_thread_is_refused(make_agent: MakeAgent, wrong: Any)
     agent = make_agent()
 
     for member in THREAD:
-        target = {**THREAD, member: wrong}
+        target: Any = {**THREAD, member: wrong}
         with pytest.raises(MastraError):
             agent.send_message("hi", **target)
         with pytest.raises(MastraError):
@@ -218,7 +218,7 @@ async def test_data_goes_to_one_call_or_to_all(make_agent: MakeAgent) -> None:
     ids=str,
 )
 async def test_a_wrong_branch_is_refused_when_it_is_sent(
-    make_agent: MakeAgent, branch: dict[str, Any], expected: type[MastraError]
+    make_agent: MakeAgent, branch: Any, expected: type[MastraError]
 ) -> None:
     """Not when the thread takes the branch, perhaps much later."""
     agent = make_agent([text("never")])
