@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 from mastra_core.base.isotime import parse_iso, to_iso_ms, truncate_ms
+from mastra_core.base.jsonjs import sanitize_copy
 
 __all__ = ("IsoTime", "JsonObject", "WireModel")
 
@@ -52,7 +53,13 @@ class WireModel(BaseModel):
 
     def to_wire(self) -> dict[str, Any]:
         """Plain JSON values under their wire names; unset members stay absent."""
-        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        try:
+            return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        except UnicodeEncodeError:  # a member's name holds a lone surrogate
+            plain: dict[str, Any] = sanitize_copy(
+                self.model_dump(by_alias=True, exclude_unset=True)
+            )
+            return plain
 
     def replace(self, **changes: Any) -> Self:
         """A copy with the given members (Python names) set."""

@@ -262,6 +262,24 @@ async def test_a_result_that_has_no_json_is_the_tools_error(
     assert ["user", "assistant"] == [row["role"] for row in await stored_messages(agent)]
 
 
+async def test_a_result_with_lone_surrogates_is_kept_and_shown(make_agent: MakeAgent) -> None:
+    """In names and values; JavaScript has them, too."""
+    odd_text = "k\ud800"
+
+    async def odd(args: Any, context: Any) -> object:
+        return {odd_text: odd_text}
+
+    agent = make_agent(
+        [tool_call("odd", {})], [text("Noted")], tools=[FunctionTool(id="odd", execute=odd)]
+    )
+    output = await agent.stream("go", **THREAD)
+
+    assert "Noted" == await output.text
+    shown = (await stored_messages(agent))[-1]
+    assert {odd_text: odd_text} == shown["content"]["parts"][0]["toolInvocation"]["result"]
+    assert shown["createdAt"].endswith("Z")
+
+
 async def test_a_suspend_payload_that_has_no_json_is_the_tools_error(
     make_agent: MakeAgent,
 ) -> None:
