@@ -210,6 +210,13 @@ def report(kind: str, name: str) -> str:
     return str(path)
 
 
+def measured(place: Environment, name: str) -> dict[str, str]:
+    """Forget what was measured under a name; the variable under which to measure it anew."""
+    data = {"COVERAGE_FILE": report("coverage", f".coverage.{name}")}
+    place.run("coverage", "erase", env=data)
+    return data
+
+
 # -- what needs no server ---------------------------------------------------------------------------
 
 
@@ -295,7 +302,7 @@ def tests(session: nox.Session, part: str) -> None:
         *session.posargs,
         env={
             **(with_sqld(place) if part in NEEDS_SQLD else {}),
-            "COVERAGE_FILE": report("coverage", f".coverage.{part}"),
+            **measured(place, part),
         },
     )
 
@@ -335,12 +342,15 @@ def conformance(session: nox.Session, subject: str) -> None:
     Path(out).unlink(missing_ok=True)
     env = {
         "PYTEST_ADDOPTS": f"-p no:randomly --junit-xml={report('junit', f'suite-{subject}.xml')}",
+        **measured(place, f"suite-{subject}"),
         **(with_sqld(place) if server else {}),
     }
+    # On a server the same lines run again, and measuring would make the longest session longer.
+    through = ("python", "tools/on_server.py", server) if server else ("coverage", "run")
     with tempfile.TemporaryDirectory() as folder:
         place.run(
-            *(("python", "tools/on_server.py", server) if server else ()),
-            *("mastra-conformance", "run", url.replace("{folder}", folder)),
+            *(*through, str(place.bin / "mastra-conformance")),
+            *("run", url.replace("{folder}", folder)),
             *("--report", out, *session.posargs),
             env=env,
             success_codes=[0, NO_SERVER] if server else [0],
@@ -368,7 +378,7 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Add up what all tests have covered; run after ``tests``."""
+    """Add up what tests and suites have covered; run after ``tests`` and ``conformance``."""
     place = everything_installed(session)
     data = {"COVERAGE_FILE": report("coverage", "all")}
     parts = sorted(map(str, (REPORTS / "coverage").glob(".coverage.*")))
