@@ -54,9 +54,9 @@ class Bench:
 
     def pubsub(self) -> AbstractAsyncContextManager[Any]:
         """As ``Opener.pubsub``."""
-        query = self.url.partition("?")[2]
+        url, _, query = self.url.partition("?")
         options = {name.removeprefix("mastra_"): value for name, value in parse_qsl(query)}
-        settings = InMemoryPubSubSettings.model_validate({**options, "url": self.url})
+        settings = InMemoryPubSubSettings.model_validate({**options, "url": url})
         return _opened(self.make_bus(settings, self.context))
 
     def lease(self) -> AbstractAsyncContextManager[Any]:
