@@ -71,7 +71,7 @@ async def freeze(context: WorkerContext) -> dict[str, Any]:
 
     async def hook(reached: str) -> None:
         if reached == context.arguments["point"]:
-            await context.reach("sent")
+            context.stand_still("sent")
 
     async with (
         context.open_store() as store,
