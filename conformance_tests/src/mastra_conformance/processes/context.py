@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
+import time
 from asyncio import StreamReader
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from mastra_conformance.opening import Opener
 from mastra_core.contracts.lease import LeaseProvider
@@ -15,6 +18,11 @@ from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.storage import Storage
 
 __all__ = ("WorkerContext",)
+
+#: Seconds in which a write that was handed to a thread has ended.
+_LAST_WRITES: Final = 0.2
+#: Seconds after which nobody will resume us any more.
+_LONGEST_STAND: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,22 @@ class WorkerContext:
         if not line:
             raise EOFError("The test is gone.")
         return json.loads(line)["go"]
+
+    def stand_still(self, point: str) -> None:
+        """
+        Tell the test that this point is reached, and do nothing at all until it has paused and
+        resumed this process.
+
+        The event loop stands, and what threads were still writing is written by then: a
+        process that is paused inside a transaction would keep everybody out.
+        """
+        resumed = threading.Event()
+        signal.signal(signal.SIGCONT, lambda *_: resumed.set())
+        time.sleep(_LAST_WRITES)
+        self.send(point=point, value=None)
+        end = time.monotonic() + _LONGEST_STAND
+        while not resumed.is_set() and time.monotonic() < end:
+            time.sleep(0.005)
 
     def send(self, **message: object) -> None:
         """Write one message to the test; doesn't wait for anything."""

@@ -296,7 +296,6 @@ class CrashSuite(Suite):
         ) as worker:
             await worker.reached("sent")
             worker.pause()
-            await worker.go()
             await elapse(_LAPSED_MS)
             async with house(store, clock=clock, ids=ids, calls=[[text("Seen")]]) as home:
                 await home.dispatch()
