@@ -23,7 +23,16 @@ __all__ = ("RootGroup",)
 
 #: Distributions of ours that are known to add no commands; they aren't imported for --help.
 _WITHOUT_COMMANDS: Final = frozenset(
-    {"mastra-core", "mastra-cli", "mastra-models", "mastra-libsql", "mastra-sql"}
+    {
+        "mastra-core",
+        "mastra-cli",
+        "mastra-models",
+        "mastra-sql",
+        "mastra-libsql",
+        "mastra-postgres",
+        "mastra-mongodb",
+        "mastra-redis",
+    }
 )
 
 

@@ -1,0 +1,7 @@
+"""Storage, pubsub and leases in Redis."""
+
+from __future__ import annotations
+
+__all__ = ("__version__",)
+
+__version__ = "0.1.0"
