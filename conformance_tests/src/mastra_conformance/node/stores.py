@@ -1,0 +1,36 @@
+"""How Node opens the database that we have open."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+__all__ = ("node_store",)
+
+
+def node_store(url: str) -> dict[str, Any]:
+    """
+    The order ``open`` of ``peer.mjs`` for a database of ours.
+
+    Raises:
+        LookupError: Node has no store for it.
+    """
+    scheme = url.partition(":")[0]
+    if scheme == "file":
+        return {"kind": "libsql", "url": url.partition("?")[0]}
+    if scheme.startswith("libsql+"):
+        return {"kind": "libsql", "url": _plain(url).removeprefix("libsql+")}
+    if scheme in {"postgresql", "postgres"}:
+        return {"kind": "pg", "url": _plain(url)}
+    if scheme in {"mongodb", "mongodb+srv"}:
+        return {"kind": "mongodb", "url": _plain(url), "dbName": urlsplit(url).path.strip("/")}
+    if scheme in {"redis", "rediss"}:
+        return {"kind": "redis", "url": _plain(url)}
+    raise LookupError(f"The TypeScript system has no store for {scheme!r} URLs.")
+
+
+def _plain(url: str) -> str:
+    """The URL without our own parameters."""
+    parts = urlsplit(url)
+    query = [(key, value) for key, value in parse_qsl(parts.query) if not key.startswith("mastra_")]
+    return urlunsplit(parts._replace(query=urlencode(query)))
