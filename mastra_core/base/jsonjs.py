@@ -18,11 +18,12 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from gc import get_referents as _referents
 from types import NoneType
 from typing import Any, Final
 from uuid import UUID
@@ -189,44 +190,40 @@ def is_plain(value: Any) -> bool:
     Floats count if they have a fraction and no exponent. Too deep or cyclic values are not plain.
     """
     kind = type(value)
-    if kind is not dict and kind is not list:
-        return _containers_within([[value]]) == []
-    containers = [value]
+    containers = [value] if kind is dict or kind is list else [[value]]
     for _ in range(MAX_DEPTH):
-        inner = _containers_within(containers)
-        if not inner:
-            return inner is not None
-        containers = inner
+        # All items of a level in one call into C. The collector visits the keys of a dict only
+        # if some of them may be no exact str, and then it visits more than there are items.
+        items = _referents(*containers)
+        if len(items) != sum(map(len, containers)):
+            if not _have_text_keys(containers):
+                return False
+            items = [item for c in containers for item in (c.values() if type(c) is dict else c)]
+        containers = []
+        # One flat loop: this runs for every value that is stored or sent.
+        for item in items:
+            kind = type(item)
+            if kind is str:
+                continue
+            if kind is dict or kind is list:
+                containers.append(item)
+            elif kind is int:
+                if not -_HUGE < item < _HUGE:
+                    return False
+            elif kind is float:
+                if not _is_alike(item):
+                    return False
+            elif kind is not NoneType and kind is not bool:
+                return False
+        if not containers:
+            return True
         if len(containers) > _MANY:  # shared or cyclic parts would double at each level
             containers = list({id(part): part for part in containers}.values())
     return False
 
 
-def _containers_within(containers: list[Any]) -> list[Any] | None:
-    """The containers directly inside these; None if something isn't plain."""
-    found: list[Any] = []
-    keep = found.append
-    # One flat loop: this runs for every value that is stored or sent.
-    for container in containers:
-        if type(container) is dict:
-            for key in container:
-                if type(key) is not str:
-                    return None
-            items: Iterable[Any] = container.values()
-        else:
-            items = container
-        for item in items:
-            kind = type(item)
-            if kind is str or kind in _FIXED:
-                continue
-            if kind is dict or kind is list:
-                keep(item)
-            elif kind is int:
-                if not -_HUGE < item < _HUGE:
-                    return None
-            elif kind is not float or not _is_alike(item):
-                return None
-    return found
+def _have_text_keys(containers: list[Any]) -> bool:
+    return all(type(key) is str for c in containers if type(c) is dict for key in c)
 
 
 def _is_alike(number: float) -> bool:

@@ -369,6 +369,45 @@ def test_a_hundred_levels_are_written() -> None:
     assert not is_plain(nested(MAX_DEPTH + 1))
 
 
+class _Word(str):
+    """A text of a kind of its own."""
+
+
+def _once_numbered() -> dict[Any, Any]:
+    """A dict that had a key that is no text."""
+    found: dict[Any, Any] = {1: 1, "a": 1}
+    del found[1]
+    return found
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("part", "plain"),
+    [
+        ({"a": 1}, True),
+        ({}, True),
+        (_once_numbered(), True),
+        ({1: 1}, False),
+        ({"a": 1, None: 1}, False),
+        ({_Word("a"): 1}, False),
+        ({"a": _Word("a")}, False),
+        ({"a": (1,)}, False),
+        ({"a": 1.0}, False),
+        ({"a": 0.5}, True),
+        ({"a": 10**640}, False),
+    ],
+    ids=repr,
+)
+def test_a_plain_value_is_plain_on_every_level(part: Any, plain: bool, level: int) -> None:  # noqa: FBT001
+    """What needs a conversion is seen wherever it stands, its keys included."""
+    value: Any = [{"x": "y"}, part, {"z": []}]
+    for _ in range(level):
+        value = [{"inner": value, "other": None}]
+
+    assert is_plain(value) is plain
+    assert decode(encode(value)) == sanitize_copy(value)
+
+
 def test_the_levels_of_records_are_those_of_their_json() -> None:
     """A model or dataclass is one level, not two."""
     value: Any = Point(0.5)
