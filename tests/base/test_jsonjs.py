@@ -372,6 +372,8 @@ def test_a_hundred_levels_are_written() -> None:
 class _Word(str):
     """A text of a kind of its own."""
 
+    __slots__ = ()
+
 
 def _once_numbered() -> dict[Any, Any]:
     """A dict that had a key that is no text."""
@@ -398,7 +400,7 @@ def _once_numbered() -> dict[Any, Any]:
     ],
     ids=repr,
 )
-def test_a_plain_value_is_plain_on_every_level(part: Any, plain: bool, level: int) -> None:  # noqa: FBT001
+def test_a_plain_value_is_plain_on_every_level(part: Any, plain: bool, level: int) -> None:
     """What needs a conversion is seen wherever it stands, its keys included."""
     value: Any = [{"x": "y"}, part, {"z": []}]
     for _ in range(level):
