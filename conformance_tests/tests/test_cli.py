@@ -54,7 +54,7 @@ def test_run_writes_a_report_and_ends_with_the_level(
     ("arguments", "code", "text"),
     [
         (["run", "postgress://x"], 2, "Unknown storage scheme 'postgress'"),
-        (["run", "redis://localhost"], 3, "pip install 'mastra-core[redis]'"),
+        (["run", "redis://localhost"], 3, "switched off by MASTRA_PLUGINS_DISABLE"),
         (["run", "memory:", "--tier", "9"], 2, "Tiers '9'"),
         (["run", "memory:", "-k", "no_such_test_anywhere"], 2, "No test was selected"),
         (["report", "show", "nowhere.json"], 2, "Can't read 'nowhere.json'"),
@@ -62,9 +62,15 @@ def test_run_writes_a_report_and_ends_with_the_level(
     ],
 )
 def test_a_failing_command_says_one_sentence(
-    capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, text: str
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    text: str,
 ) -> None:
     """On standard error, with the exit code of the style guide, without a traceback."""
+    monkeypatch.setenv("MASTRA_PLUGINS_DISABLE", "redis")
+
     assert code == main(arguments)
 
     err = capfd.readouterr().err
@@ -125,13 +131,20 @@ def test_reports_are_shown_compared_and_turned_into_badges(
 def test_servers_are_listed_with_what_would_fix_their_absence(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One row per product."""
+    """One row per product, and one per version of it."""
     monkeypatch.setenv("MASTRA_TEST_LIBSQL_URL", "libsql+http://127.0.0.1:1")
 
     assert main(["servers", "list", "--json"]) == 0
 
-    assert json.loads(capfd.readouterr().out) == [
-        {"name": "sqld", "found": "url", "source": "MASTRA_TEST_LIBSQL_URL", "fix": None}
-    ]
+    rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
+    assert {"postgres", "postgres@18", "mongodb", "redis@6.2", "sqld"} <= set(rows)
+    assert rows["sqld"] == {
+        "name": "sqld",
+        "version": None,
+        "found": "url",
+        "source": "MASTRA_TEST_LIBSQL_URL",
+        "fix": None,
+    }
+    assert all(row["found"] or row["fix"] for row in rows.values())
     assert main(["servers", "list"]) == 0
     assert "MASTRA_TEST_LIBSQL_URL" in capfd.readouterr().out

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mastra_conformance.cli import main
-from mastra_conformance.servers.find import InstallError, install_server
+from mastra_conformance.servers.install import InstallError, install_server
 from mastra_conformance.servers.product import installation_folder
 from mastra_conformance.servers.sqld import SQLD
 

@@ -42,7 +42,7 @@ TOY = Product(
     summary="toy server",
     variable="MASTRA_TEST_TOY_URL",
     binaries=("a-toy-server-that-nobody-has",),
-    package=WheelOrPackage(registry="npm", requirement="toy@1", binary="toy"),
+    packages=(WheelOrPackage(registry="npm", requirement="toy@1", binary="toy"),),
     arguments=_arguments,
     url=_url,
     health_path="/",
@@ -163,7 +163,8 @@ def test_an_installed_package_is_found(tmp_path: Path) -> None:
 
     found = find_server(TOY, environ={"PATH": ""}, start=tmp_path)
 
-    assert found == Found(binary=tmp_path / "tools/.servers/toy", source="toy@1")
+    folder = tmp_path / "tools/.servers"
+    assert found == Found(binary=folder / "toy", source="toy@1", home=folder)
 
 
 def test_a_missing_server_says_what_would_fix_it(tmp_path: Path) -> None:
@@ -178,5 +179,5 @@ def test_a_missing_server_says_what_would_fix_it(tmp_path: Path) -> None:
 def test_products_have_names() -> None:
     """An unknown name lists the known ones."""
     assert product_named("sqld").variable == "MASTRA_TEST_LIBSQL_URL"
-    with pytest.raises(LookupError, match=r"Unknown server 'mysql'\. Known: sqld"):
+    with pytest.raises(LookupError, match=r"Unknown server 'mysql'\. Known: postgres, .*, sqld"):
         product_named("mysql")

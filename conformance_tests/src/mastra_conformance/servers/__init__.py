@@ -6,6 +6,7 @@ it answers; ``registry`` lists them. Only processes that were started here are s
 
 from __future__ import annotations
 
+from mastra_conformance.servers.find import find_server
 from mastra_conformance.servers.local import RunningServer, ServerFailedError, start_server
 from mastra_conformance.servers.product import Found, Missing, Product
 from mastra_conformance.servers.registry import PRODUCTS, product_named
@@ -17,6 +18,7 @@ __all__ = (
     "Product",
     "RunningServer",
     "ServerFailedError",
+    "find_server",
     "product_named",
     "start_server",
 )

