@@ -1,4 +1,16 @@
-"""The libSQL store in a file, against ``apsw`` used plainly with the same statements."""
+"""
+The libSQL store in a file, against ``apsw`` used plainly with the same statements.
+
+What the floor does, so that the comparison is one of like with like:
+
+* the same statements with the same values, in the same transactions, in a file with the same
+  tables and indexes; ids and times are new where ours are;
+* a caller has Python values and wants Python values, so the floor writes the documents that it
+  binds and reads those that it gets with ``pydantic_core``, the quickest codec that there is –
+  but it checks nothing, converts nothing, and builds no models of the rows;
+* one connection in one thread, one hop for each call, whoever else is calling;
+* both get their inputs ready-made: building an event or a message is the caller's work.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +27,7 @@ from typing import Any
 import apsw
 from contents import NOW, document, event, message, suspended
 from harness import Call, Goal, Scenario
+from pydantic_core import from_json, to_json
 
 from mastra_core.base.clock import SystemClock
 from mastra_core.base.isotime import to_iso_ms
@@ -28,6 +41,9 @@ BACKEND = "libsql file"
 FLOOR = "apsw, one thread"
 ONE = Goal(kind="at most times", value=1.3)
 MANY = Goal(kind="at least times faster", value=2)
+
+Bound = tuple[str, tuple[Any, ...]]
+"""A statement and its values."""
 
 
 class Recorder:
@@ -79,14 +95,17 @@ class Plain:
     async def call(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    def run(self, transaction: bool, steps: Sequence[tuple[str, tuple[Any, ...]]]) -> None:  # noqa: FBT001
+    def run(self, calls: Sequence[tuple[bool, Sequence[Bound]]]) -> list[list[Any]]:
+        """The rows of every statement; True before statements that are one transaction."""
         execute = self.connection.execute
-        if transaction:
-            execute("BEGIN IMMEDIATE")
-        for sql, values in steps:
-            execute(sql, values).fetchall()
-        if transaction:
-            execute("COMMIT")
+        found = []
+        for transaction, steps in calls:
+            if transaction:
+                execute("BEGIN IMMEDIATE")
+            found += [execute(sql, values).fetchall() for sql, values in steps]
+            if transaction:
+                execute("COMMIT")
+        return found
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -128,48 +147,88 @@ class Bench:
         finally:
             door.client = client
         taken = [
-            (transaction, [_template(step, before, fresh) for step in steps])
+            (transaction, [Template(step, before, fresh) for step in steps])
             for transaction, steps in recorder.taken
         ]
         numbers = count(1)
+        readers = [Reader() for _, templates in taken for _ in templates]
 
-        def work() -> None:
+        async def plainly() -> list[list[Any]]:
             number = next(numbers)
             now = f"2099-01-01T{number // 3600000 % 24:02}:{number // 60000 % 60:02}:{number // 1000 % 60:02}.{number % 1000:03}Z"  # fmt: skip
-            for transaction, steps in taken:
-                bound = []
-                for sql, values, times, ids in steps:
-                    if times or ids:
-                        own = list(values)
-                        for place in times:
-                            own[place] = now
-                        for place in ids:
-                            text = own[place].replace("#", f"#{number}-")
-                            own[place] = text.replace("~", f"{number * 2654435761 % 2**32:08x}-")
-                        bound.append((sql, tuple(own)))
-                    else:
-                        bound.append((sql, values))
-                self.plain.run(transaction, bound)
+            bound = [
+                (transaction, [template.bound(number, now) for template in templates])
+                for transaction, templates in taken
+            ]
+            found = await self.plain.call(lambda: self.plain.run(bound))
+            return [read(rows) for read, rows in zip(readers, found, strict=True)]
 
-        return lambda: self.plain.call(work)
+        return plainly
 
 
-def _template(
-    step: Step, before: str, fresh: Sequence[str]
-) -> tuple[str, tuple[Any, ...], list[int], list[int]]:
-    """Text and values of a statement, and where times and ids stand that must be new."""
-    times = [
-        place
-        for place, value in enumerate(step.values)
-        if isinstance(value, str) and len(value) == len(before) and value >= before
-        and value[10:11] == "T" and value < "2098"
-    ]  # fmt: skip
-    ids = [
-        place
-        for place, value in enumerate(step.values)
-        if isinstance(value, str) and any(text in value for text in fresh)
-    ]
-    return step.statement.sql, step.values, times, ids
+class Reader:
+    """Reads the documents among the rows of one statement; it learns where they stand."""
+
+    def __init__(self) -> None:
+        self._places: list[int] | None = None
+
+    def __call__(self, rows: list[Any]) -> list[Any]:
+        if self._places is None and rows:
+            self._places = [
+                place
+                for place in range(len(rows[0]))
+                if any(_is_document(row[place]) for row in rows)
+            ]
+        if not self._places:
+            return rows
+        read = []
+        for row in rows:
+            own = list(row)
+            for place in self._places:
+                if own[place] is not None:
+                    own[place] = from_json(own[place])
+            read.append(own)
+        return read
+
+
+class Template:
+    """One statement with its values, and which of them are made anew for every call."""
+
+    def __init__(self, step: Step, before: str, fresh: Sequence[str]) -> None:
+        self._sql = step.statement.sql
+        self._values = step.values
+        texts = [(place, v) for place, v in enumerate(step.values) if isinstance(v, str)]
+        #: Times that must be new.
+        self._times = [
+            place
+            for place, value in texts
+            if len(value) == len(before) and value >= before
+            and value[10:11] == "T" and value < "2098"
+        ]  # fmt: skip
+        #: Ids that must be new.
+        self._ids = [place for place, value in texts if any(text in value for text in fresh)]
+        #: Documents as the caller has them.
+        self._documents = [
+            (place, from_json(value)) for place, value in texts if _is_document(value)
+        ]
+
+    def bound(self, number: int, now: str) -> Bound:
+        """The statement for one call."""
+        if not (self._times or self._ids or self._documents):
+            return self._sql, self._values
+        own = list(self._values)
+        for place in self._times:
+            own[place] = now
+        for place, content in self._documents:
+            own[place] = to_json(content).decode()
+        for place in self._ids:
+            text = own[place].replace("#", f"#{number}-")
+            own[place] = text.replace("~", f"{number * 2654435761 % 2**32:08x}-")
+        return self._sql, tuple(own)
+
+
+def _is_document(value: Any) -> bool:
+    return isinstance(value, str) and value[:1] in {"{", "["}
 
 
 @asynccontextmanager
@@ -228,8 +287,10 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
     for scenario in _both("notification get", get, await bench.floor(get), 1200):
         yield scenario
 
+    seen = NotificationPatch(status="seen")
+
     async def update() -> None:
-        await inbox.update_notification("thread", known, NotificationPatch(status="seen"))
+        await inbox.update_notification("thread", known, seen)
 
     for scenario in _both("notification update", update, await bench.floor(update), 600):
         yield scenario
@@ -287,11 +348,14 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
 async def _notifications(bench: Bench) -> AsyncIterator[Scenario]:
     inbox = bench.store.notifications
 
+    others = [event("other") for _ in range(10_000)]
+    merged = event("merged", dedupe_key="one")
+
     async def create() -> None:
-        await inbox.create_notification(event("other"))
+        await inbox.create_notification(others.pop())
 
     async def merge() -> None:
-        await inbox.create_notification(event("merged", dedupe_key="one"))
+        await inbox.create_notification(merged)
 
     yield Scenario(
         name="keyed create that merges",
