@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
+from mastra_core.contracts.storage.health import StoreHealth
 from mastra_core.errors import StorageConnectionError, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_libsql.capabilities import STORAGE_CAPABILITIES
 from mastra_libsql.client import Client, open_client, open_write_lock
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.errors import error_id
+from mastra_libsql.health import look_at
 from mastra_libsql.migrate import MigrationPlan, migration, plain, plan_of_nothing
 from mastra_libsql.schema import retention_index
 from mastra_libsql.settings import LibSQLSettings, TargetKind
@@ -280,6 +282,17 @@ class LibSQLStorage:
         [[(found,)]] = await self._door.read("server_info", Step(version))
         embedded = self.settings.target.is_embedded
         return {"product": "SQLite" if embedded else "libSQL server", "version": str(found)}
+
+    async def health(self) -> StoreHealth:
+        """How the engine is doing: version, latency, connections, traces of a Node peer."""
+        client = self._door.opened()
+        return await look_at(
+            client,
+            self._context.clock,
+            is_embedded=self.settings.target.is_embedded,
+            held=client.held(),
+            prefix=self._prefix,
+        )
 
     async def facts(self) -> StoreFacts:
         """Versions, tables and their sizes; reads every table once."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
 
+from mastra_cli.check import Check
+from mastra_cli.health import health_checks
 from mastra_cli.stores import made_store, refuse_absent_file
 from mastra_core.config import AdapterSection, Settings
 from mastra_core.contracts.storage import Storage
+from mastra_core.contracts.storage.health import ObservableStorage
 from mastra_core.contracts.storage.integrity import CheckableStorage
 from mastra_core.contracts.storage.migrations import MigratableStorage
 from mastra_core.errors import MastraError
@@ -19,23 +20,7 @@ from mastra_core.plugins import (
     Registry,
 )
 
-__all__ = ("Check", "check_plugins", "check_settings", "check_store", "plugin_checks")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One line of the diagnosis."""
-
-    name: str
-    status: Literal["ok", "warning", "failed"]
-    summary: str
-    #: What mends it; None if nothing has to be mended.
-    fix: str | None = None
-
-    def to_wire(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        wire: dict[str, Any] = {"name": self.name, "status": self.status, "summary": self.summary}
-        return wire if self.fix is None else {**wire, "fix": self.fix}
+__all__ = ("check_plugins", "check_settings", "check_store", "plugin_checks")
 
 
 def _failed(name: str, error: MastraError) -> Check:
@@ -90,9 +75,10 @@ async def check_store(settings: Settings, manager: PluginManager) -> list[Check]
             return looked
         async with store as opened:
             opens = _opened(opened, target.redacted)
+            health = await _health(opened)
     except MastraError as exc:
         return [_failed("storage", exc)]
-    return [opens, *looked, _lease(store, settings, Registry(manager), target.scheme)]
+    return [opens, *looked, *health, _lease(store, settings, Registry(manager), target.scheme)]
 
 
 def _opened(store: Storage, url: str) -> Check:
@@ -148,6 +134,17 @@ async def _wholeness(store: Storage) -> list[Check]:
             fix="Put a backup in its place; 'sqlite3 app.db .recover' saves what can be read.",
         )
     ]
+
+
+async def _health(store: Storage) -> list[Check]:
+    """How the server is doing, where the adapter can tell."""
+    if not isinstance(store, ObservableStorage):
+        return []
+    try:
+        found = await store.health()
+    except MastraError as exc:
+        return [_failed("server", exc)]
+    return list(health_checks(found))
 
 
 def _lease(store: Storage, settings: Settings, registry: Registry, scheme: str) -> Check:

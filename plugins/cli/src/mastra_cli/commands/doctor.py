@@ -23,7 +23,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @waiting
 async def doctor(*, url: UrlOption = None, as_json: JsonOption = False) -> None:
     """Check the installation, the settings and, with --url, a store."""
-    from mastra_cli.checks import Check, check_plugins, check_settings, check_store, plugin_checks
+    from mastra_cli.check import Check
+    from mastra_cli.checks import check_plugins, check_settings, check_store, plugin_checks
 
     settings = chosen_settings(url)
     manager = plugin_manager(settings)
@@ -46,7 +47,7 @@ async def doctor(*, url: UrlOption = None, as_json: JsonOption = False) -> None:
 
 
 def _versions() -> Any:
-    from mastra_cli.checks import Check
+    from mastra_cli.check import Check
     from mastra_core import __version__
     from mastra_core.plugins import API
 
