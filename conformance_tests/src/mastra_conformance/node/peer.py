@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mastra_conformance.node.packages import NodePlace
-from mastra_core.base.isotime import to_iso_ms, parse_iso
+from mastra_core.base.isotime import parse_iso, to_iso_ms
 
 __all__ = ("NodePeer", "NodePeerError", "node_peer")
 
