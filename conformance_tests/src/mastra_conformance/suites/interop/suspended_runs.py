@@ -124,6 +124,7 @@ class SuspendedRunInteropSuite(InteropSuite):
         helper = workshop(agent_id=AGENT)
         key = {"workflow_name": OUTER_WORKFLOW, "run_id": parked_by_node}
         async with application(shared_store, helper, clock=clock, ids=UuidIds()) as mastra:
+            assert mastra.snapshots is not None
             claim = mastra.snapshots.new_claim(
                 claim_id="c1", owner="python", target=None, payload={}, digest="d"
             )
