@@ -8,6 +8,7 @@ the median of the ratios.
 from __future__ import annotations
 
 import asyncio
+import gc
 import platform
 import statistics
 import sys
@@ -74,6 +75,9 @@ class Result:
 
 async def measure(scenario: Scenario, *, rounds: int) -> Result:
     """Run a scenario in turns with its floor."""
+    # The inputs that lie ready are ours; the collector needn't look at them again and again.
+    gc.collect()
+    gc.freeze()
     await _timed(scenario.ours, scenario, warm_up=True)
     if scenario.floor is not None:
         await _timed(scenario.floor, scenario, warm_up=True)

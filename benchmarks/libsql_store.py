@@ -268,10 +268,10 @@ def _both(name: str, ours: Call, floor: Call, calls: int) -> list[Scenario]:
 
 async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
     inbox, runs, memory = bench.store.notifications, bench.store.workflows, bench.store.memory
-    events = [event(id=str(uuid.uuid4())) for _ in range(40_000)]
+    events = iter([event(id=str(uuid.uuid4())) for _ in range(40_000)])
 
     async def create() -> None:
-        await inbox.create_notification(events.pop())
+        await inbox.create_notification(next(events))
 
     # Scattered ids, as random ones are: they decide which pages an insert touches.
     known = "~known"
@@ -320,14 +320,14 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
             yield scenario
 
     for number in (1, 10):
-        batches = [
-            [message("saved") for _ in range(number)] for _ in range(max(6000, 20_000 // number))
-        ]
+        batches = iter(
+            [[message("saved") for _ in range(number)] for _ in range(max(6000, 20_000 // number))]
+        )
 
         async def save(batches: Any = batches) -> None:
-            await memory.save_messages(batches.pop())
+            await memory.save_messages(next(batches))
 
-        batch = [m.replace(id=f"{m.id}#") for m in batches.pop()]
+        batch = [m.replace(id=f"{m.id}#") for m in next(batches)]
         floor = await bench.floor(
             lambda batch=batch: memory.save_messages(batch),  # type: ignore[misc]
             fresh=[m.id for m in batch],
@@ -348,11 +348,11 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
 async def _notifications(bench: Bench) -> AsyncIterator[Scenario]:
     inbox = bench.store.notifications
 
-    others = [event("other") for _ in range(10_000)]
+    others = iter([event("other") for _ in range(10_000)])
     merged = event("merged", dedupe_key="one")
 
     async def create() -> None:
-        await inbox.create_notification(others.pop())
+        await inbox.create_notification(next(others))
 
     async def merge() -> None:
         await inbox.create_notification(merged)

@@ -33,12 +33,12 @@ async def _scenarios(store: InMemoryStorage) -> AsyncIterator[Scenario]:
     await runs.persist_workflow_snapshot(workflow_name="w", run_id="2", snapshot=small)
     await runs.persist_workflow_snapshot(workflow_name="w", run_id="50", snapshot=large)
     await memory.save_messages([message("history") for _ in range(40)])
-    events = [event() for _ in range(20_000)]
-    ones = [[message()] for _ in range(20_000)]
-    tens = [[message() for _ in range(10)] for _ in range(10_000)]
+    events = iter([event() for _ in range(20_000)])
+    ones = iter([[message()] for _ in range(20_000)])
+    tens = iter([[message() for _ in range(10)] for _ in range(10_000)])
     seen = NotificationPatch(status="seen")
     calls: dict[str, Any] = {
-        "notification create": lambda: inbox.create_notification(events.pop()),
+        "notification create": lambda: inbox.create_notification(next(events)),
         "notification get": lambda: inbox.get_notification("thread", record.id),
         "notification update": lambda: inbox.update_notification("thread", record.id, seen),
         "snapshot persist 2 KB": lambda: runs.persist_workflow_snapshot(
@@ -49,8 +49,8 @@ async def _scenarios(store: InMemoryStorage) -> AsyncIterator[Scenario]:
             workflow_name="w", run_id="50", snapshot=large
         ),
         "snapshot load 50 KB": lambda: runs.load_workflow_snapshot(workflow_name="w", run_id="50"),
-        "message save 1": lambda: memory.save_messages(ones.pop()),
-        "message save 10": lambda: memory.save_messages(tens.pop()),
+        "message save 1": lambda: memory.save_messages(next(ones)),
+        "message save 10": lambda: memory.save_messages(next(tens)),
         "history page of 40": lambda: memory.list_messages("history", per_page=40),
     }
     for name, call in calls.items():

@@ -39,8 +39,10 @@ __all__ = (
     "MAX_DEPTH",
     "UNDEFINED",
     "decode",
+    "decode_each",
     "encode",
     "encode_bytes",
+    "encode_each",
     "is_plain",
     "js_number",
     "js_string",
@@ -84,6 +86,28 @@ def encode(value: Any, *, lenient: bool = False, path_prefix: str = "$") -> str:
 def encode_bytes(value: Any, *, lenient: bool = False, path_prefix: str = "$") -> bytes:
     """As ``encode``, but UTF-8 bytes, which saves a copy where a driver wants bytes."""
     return _encode(value, lenient, path_prefix)
+
+
+def encode_each(values: Sequence[Any], *, path_prefix: str = "$") -> list[bytes]:
+    """Every value as ``encode_bytes`` writes it; cheaper than one by one."""
+    try:
+        if is_plain(values if type(values) is list else list(values)):
+            return [to_json(value) for value in values]
+    except PydanticSerializationError:
+        pass  # There is a lone surrogate in one of them.
+    return [_encode(value, False, path_prefix) for value in values]
+
+
+def decode_each(texts: Sequence[bytes]) -> list[Any]:
+    """The values of some JSON texts, each as ``decode`` reads it; cheaper than one by one.
+
+    Raises:
+        WireDecodeError: One of them isn't JSON.
+    """
+    values: list[Any] = decode(b"[%b]" % b",".join(texts))
+    if len(values) != len(texts):
+        return [decode(text) for text in texts]
+    return values
 
 
 def _encode(value: Any, lenient: bool, path_prefix: str) -> bytes:  # noqa: FBT001 - private

@@ -108,4 +108,10 @@ def moment(value: datetime, name: str = "now") -> datetime:
             f"{name} must be a datetime with a time zone, not {shown(value)}.",
             details={"argument": name},
         )
-    return truncate_ms(value.astimezone(UTC))
+    try:
+        return truncate_ms(value.astimezone(UTC))
+    except OverflowError:
+        raise StorageArgumentError(
+            f"{name} lies outside the years 1 to 9999 in UTC: {shown(value)}.",
+            details={"argument": name},
+        ) from None

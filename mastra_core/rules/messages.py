@@ -22,6 +22,8 @@ __all__ = (
 
 #: Members of a patch that replace the stored value.
 _REPLACED: Final = ("role", "type", "thread_id", "resource_id")
+#: Members that a stored message can't do without.
+_NEEDED: Final = ("id", "role", "thread_id", "resource_id")
 
 
 def check_messages(messages: Iterable[Message]) -> None:
@@ -32,8 +34,11 @@ def check_messages(messages: Iterable[Message]) -> None:
         StorageArgumentError: A message lacks its id, role, thread or resource.
     """
     for message in messages:
-        for name in ("id", "role", "thread_id", "resource_id"):
-            check_text(getattr(message, name), f"{name} of message {message.id!r}")
+        given = message.__dict__
+        for name in _NEEDED:
+            value = given[name]
+            if type(value) is not str or not value:
+                check_text(value, f"{name} of message {message.id!r}")
 
 
 def collapse_batch(messages: Iterable[Message]) -> list[Message]:

@@ -88,7 +88,7 @@ class Sidecar:
     @property
     def is_empty(self) -> bool:
         """True if nothing would be lost without this row."""
-        return self == _EMPTY
+        return self is _EMPTY or self == _EMPTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

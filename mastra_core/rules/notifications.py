@@ -183,6 +183,7 @@ def new_record(
 ) -> NotificationRecord:
     """The record of an event that matches no other (notifications.md 3.1)."""
     created_at = now if notification.created_at is None else moment(notification.created_at)
+    given = notification.__dict__
     return _BLANK.replace(
         id=notification_id,
         priority=notification.priority or DEFAULT_PRIORITY,
@@ -190,7 +191,7 @@ def new_record(
         updated_at=created_at,
         deliver_at=_moment_or_none(notification.deliver_at, "deliver_at"),
         summary_at=_moment_or_none(notification.summary_at, "summary_at"),
-        **{name: getattr(notification, name) for name in _TAKEN_OVER},
+        **{name: given[name] for name in _TAKEN_OVER},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from pydantic.alias_generators import to_camel
@@ -11,7 +11,9 @@ from pydantic.alias_generators import to_camel
 from mastra_core.base.isotime import parse_iso, to_iso_ms, truncate_ms
 from mastra_core.base.jsonjs import sanitize_copy
 
-__all__ = ("IsoTime", "JsonObject", "WireModel")
+__all__ = ("IsoTime", "JsonObject", "WireModel", "trusted")
+
+M = TypeVar("M", bound=BaseModel)
 
 JsonObject = dict[str, Any]
 """A JSON object whose members are not ours to know."""
@@ -63,4 +65,38 @@ class WireModel(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with the given members (Python names) set."""
-        return self.model_copy(update=changes)
+        old = self.__dict__
+        values = {**old, **changes}
+        if self.__pydantic_extra__ or len(values) != len(old):
+            return self.model_copy(update=changes)
+        # What ``model_copy`` does, for the usual case that nothing but fields is concerned.
+        return trusted(type(self), values, self.__pydantic_fields_set__.union(changes))
+
+
+def trusted(model: type[M], values: dict[str, Any], given: set[str]) -> M:
+    """
+    A model of values that are known to be right, as ``model_construct`` makes it, but fast.
+
+    Args:
+        model: A model without private attributes.
+        values: Every member, under its Python name; belongs to the model from now on.
+        given: The members that were set; belongs to the model, too.
+    """
+    made = model.__new__(model)
+    _set_values(made, values)
+    _set_given(made, given)
+    _set_extra(made, {})
+    _set_private(made, None)
+    return made
+
+
+# ``object.__setattr__`` does the same, but looks each of them up for every model.
+_set_values, _set_given, _set_extra, _set_private = (
+    BaseModel.__dict__[name].__set__
+    for name in (
+        "__dict__",
+        "__pydantic_fields_set__",
+        "__pydantic_extra__",
+        "__pydantic_private__",
+    )
+)

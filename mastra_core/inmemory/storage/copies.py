@@ -31,18 +31,22 @@ class Encoded(bytes):
         return jsonjs.decode(self)
 
 
-def copied(model: M, members: Iterable[str]) -> M:
+def copied(model: M, members: Iterable[str], **changes: Any) -> M:
     """
     The model with its own copy of the JSON members named, and of members that we don't know.
+
+    Args:
+        model: What to copy.
+        members: Members that hold JSON values.
+        changes: Other members that are set anew, and belong to the copy as they are.
 
     Raises:
         WireEncodeError: One of them has no JSON form.
     """
-    changes: dict[str, Any] = {}
     for name in members:
         value = getattr(model, name)
         if value is not None:
             changes[name] = jsonjs.sanitize_copy(value, path_prefix=f"$.{name}")
-    for name, value in (model.model_extra or {}).items():
+    for name, value in (model.__pydantic_extra__ or {}).items():
         changes[name] = jsonjs.sanitize_copy(value, path_prefix=f"$.{name}")
     return model.replace(**changes) if changes else model

@@ -76,17 +76,17 @@ class MessageStore:
     async def save_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Upsert all or none, in one step without an await."""
         check_messages(messages)
-        rows = []
-        for message in collapse_batch(messages):
+        batch = collapse_batch(messages)
+        for place, message in enumerate(batch):
             stored = self._tables.messages.get(message.id)
             if stored is not None:
                 refuse_move(stored.row, message)
-                message = message.replace(created_at=stored.row.created_at)  # noqa: PLW2901 – the row that counts
-            rows.append(StoredMessage(message))
+                batch[place] = message.replace(created_at=stored.row.created_at)
+        rows = StoredMessage.of(batch)
         for row in rows:
             self._tables.put_message(row)
         self._tables.touch(threads_touched(*(row.row for row in rows)), self._clock.now())
-        return [row.message() for row in rows]
+        return StoredMessage.given_out(rows)
 
     async def update_messages(self, patches: Sequence[Mapping[str, Any]]) -> list[Message]:
         """Patch all or none, in one step without an await."""
@@ -98,13 +98,13 @@ class MessageStore:
             before = changed.get(patch["id"]) or self._tables.messages.get(patch["id"])
             if before is None:
                 continue
-            after = StoredMessage(merge_patch(before.message(), patch))
+            [after] = StoredMessage.of([merge_patch(before.message(), patch)])
             touched |= threads_touched(before.row, after.row)
             changed[patch["id"]] = after
         for row in changed.values():
             self._tables.put_message(row)
         self._tables.touch(touched, self._clock.now())
-        return [row.message() for row in changed.values()]
+        return StoredMessage.given_out(list(changed.values()))
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         """Delete those that exist, in one step without an await."""
@@ -140,14 +140,16 @@ class MessageStore:
         )
         included = self._included(include, resource_id)
         found, total = self._page(query, place)
-        known = {row.row.id for row in found}
+        known = {row.row.id for row in found} if included else set()
         extra = [row for row in included if row.row.id not in known]
         returned = len(found) + sum(
             row.row.thread_id in wanted and query.matches(row) for row in extra
         )
-        rows = sorted([*found, *extra], key=lambda row: row.key, reverse=query.newest_first)
+        rows = found
+        if extra:
+            rows = sorted([*found, *extra], key=lambda row: row.key, reverse=query.newest_first)
         return MessagePage(
-            messages=[row.message() for row in rows],
+            messages=StoredMessage.given_out(rows),
             total=total if include_total else None,
             page=page,
             per_page=per_page,
@@ -158,7 +160,7 @@ class MessageStore:
         """Those that exist, by (created_at, id)."""
         messages = self._tables.messages
         rows = [messages[name] for name in dict.fromkeys(message_ids) if name in messages]
-        return [row.message() for row in sorted(rows, key=lambda row: row.key)]
+        return StoredMessage.given_out(sorted(rows, key=lambda row: row.key))
 
     async def list_messages_by_resource_id(
         self,
@@ -186,7 +188,7 @@ class MessageStore:
         )
         found, total = self._page(query, place)
         return MessagePage(
-            messages=[row.message() for row in found],
+            messages=StoredMessage.given_out(found),
             total=total if include_total else None,
             page=page,
             per_page=per_page,

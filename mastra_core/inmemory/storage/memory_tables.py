@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from mastra_core.inmemory.storage.copies import Encoded, copied, ms
+from mastra_core.base import jsonjs
+from mastra_core.inmemory.storage.copies import copied, ms
 from mastra_core.inmemory.storage.domain import Tables
 from mastra_core.inmemory.storage.sorted_keys import SortedKeys
 from mastra_core.rules.messages import without_filler
 from mastra_core.rules.snapshots import next_updated_at
+from mastra_core.wire.base import trusted
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Resource, Thread
 
@@ -47,20 +50,47 @@ class StoredMessage:
 
     __slots__ = ("_content", "key", "metadata", "row")
 
-    def __init__(self, message: Message) -> None:
-        content = Encoded.of(message.content, "$.content")
-        metadata = content.value().get("metadata") if "metadata" in message.content else None
-        row = copied(without_filler(message), ())
+    def __init__(self, message: Message, content: bytes) -> None:
+        """``content``: the content of the message, encoded."""
         self._content = content
+        metadata = jsonjs.decode(content).get("metadata") if "metadata" in message.content else None
         #: Members of ``content.metadata``, for filters; never handed out.
         self.metadata = metadata if isinstance(metadata, dict) else None
         #: The message without its content.
-        self.row: Message = row.replace(content={})
+        self.row: Message = copied(without_filler(message), (), content={})
         self.key: TimeKey = (ms(message.created_at), message.id)
 
     def message(self) -> Message:
         """A copy that nobody shares."""
-        return copied(self.row, ()).replace(content=self._content.value())
+        return self._with(jsonjs.decode(self._content))
+
+    def of_resource(self, resource_id: str) -> StoredMessage:
+        """The same message, of another resource."""
+        return StoredMessage(self.message().replace(resource_id=resource_id), self._content)
+
+    def _with(self, content: dict[str, Any]) -> Message:
+        row = self.row
+        if row.__pydantic_extra__:
+            return copied(row, (), content=content)
+        values = {**row.__dict__, "content": content}
+        return trusted(Message, values, row.__pydantic_fields_set__.copy())
+
+    @staticmethod
+    def of(messages: Sequence[Message]) -> list[StoredMessage]:
+        """
+        Rows of some messages.
+
+        Raises:
+            WireEncodeError: A content has no JSON form.
+        """
+        contents = jsonjs.encode_each([m.content for m in messages], path_prefix="$.content")
+        return list(map(StoredMessage, messages, contents))
+
+    @staticmethod
+    def given_out(rows: Sequence[StoredMessage]) -> list[Message]:
+        """Copies of many messages."""
+        contents = jsonjs.decode_each([row._content for row in rows])  # noqa: SLF001 - its own
+        return list(map(StoredMessage._with, rows, contents))
 
 
 class MemoryTables(Tables):
@@ -139,10 +169,15 @@ class MemoryTables(Tables):
             if places == (row.thread_id, row.resource_id, stored.key):
                 return
             self._unlink(old)
-        order = self.messages_of.setdefault(row.thread_id or "", MessageOrder())
+        thread_id, resource_id = row.thread_id or "", row.resource_id or ""
+        order = self.messages_of.get(thread_id)
+        if order is None:
+            order = self.messages_of[thread_id] = MessageOrder()
         order.keys.add(stored.key)
-        order.resources[row.resource_id or ""] += 1
-        mine = self.messages_of_resource.setdefault(row.resource_id or "", SortedKeys())
+        order.resources[resource_id] += 1
+        mine = self.messages_of_resource.get(resource_id)
+        if mine is None:
+            mine = self.messages_of_resource[resource_id] = SortedKeys()
         mine.add(stored.key)
 
     def drop_message(self, message_id: str) -> StoredMessage | None:

@@ -133,8 +133,7 @@ class ThreadStore:
             updated_at=next_updated_at(self._clock.now(), thread.updated_at),
         )
         for stored in self._tables.rows_of_thread(thread_id):
-            message = stored.message().replace(resource_id=resource_id)
-            self._tables.put_message(StoredMessage(message))
+            self._tables.put_message(stored.of_resource(resource_id))
         self._tables.put_thread(moved)
         return copied(moved, _JSON)
 
@@ -160,7 +159,7 @@ class ThreadStore:
                 found=thread_id,
             )
         originals = messages_to_clone(
-            [stored.message() for stored in self._tables.rows_of_thread(source_thread_id)],
+            StoredMessage.given_out(self._tables.rows_of_thread(source_thread_id)),
             message_limit=message_limit,
             message_ids=message_ids,
         )
@@ -176,8 +175,8 @@ class ThreadStore:
         thread = copied(thread, _JSON)
         copies = cloned_messages(originals, thread=thread, new_id=lambda: self._ids.new("message"))
         self._tables.put_thread(thread)
-        for message in copies:
-            self._tables.put_message(StoredMessage(message))
+        for stored in StoredMessage.of(copies):
+            self._tables.put_message(stored)
         return ClonedThread(
             thread=copied(thread, _JSON),
             cloned_messages=copies,

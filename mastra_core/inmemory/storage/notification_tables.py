@@ -32,16 +32,16 @@ M = TypeVar("M", CreateNotification, NotificationPatch)
 
 def taken_in(model: M) -> M:
     """The input with JSON members of the store's own; the payload is encoded."""
-    own = copied(model, _MAPS)
-    if own.payload is None:
-        return own
-    return own.replace(payload=Encoded.of(own.payload, "$.payload"))
+    if model.payload is None:
+        return copied(model, _MAPS)
+    return copied(model, _MAPS, payload=Encoded.of(model.payload, "$.payload"))
 
 
 def given_out(record: NotificationRecord) -> NotificationRecord:
     """A record that the caller may do with as he likes."""
-    own = copied(record, _MAPS)
-    return own if own.payload is None else own.replace(payload=own.payload.value())
+    if record.payload is None:
+        return copied(record, _MAPS)
+    return copied(record, _MAPS, payload=record.payload.value())
 
 
 class NotificationTables(Tables):
@@ -102,7 +102,10 @@ class NotificationTables(Tables):
 
     def _index(self, record: NotificationRecord) -> None:
         statuses = self._inbox.setdefault(record.thread_id, {})
-        statuses.setdefault(record.status, SortedKeys()).add(inbox_key(record))
+        order = statuses.get(record.status)
+        if order is None:
+            order = statuses[record.status] = SortedKeys()
+        order.add(inbox_key(record))
         if (due := _due_key(record)) is not None:
             self._due.add(due)
         for scope in _scopes(record) if record.status == "pending" else ():
@@ -163,6 +166,8 @@ class NotificationTables(Tables):
 
 def _scopes(item: NotificationRecord | CreateNotification) -> list[tuple[Any, ...]]:
     """Where a record with keys is found; one entry per key."""
+    if not item.dedupe_key and not item.coalesce_key:
+        return []
     scope = (item.thread_id, item.source, item.kind, item.agent_id, item.resource_id)
     keys = (("dedupe", item.dedupe_key), ("coalesce", item.coalesce_key))
     return [(*scope, name, key) for name, key in keys if key]

@@ -44,12 +44,17 @@ class SortedKeys(Generic[K]):
         if not self._chunks:
             self._chunks.append([])
             self._lasts.append(key)
-        place = min(bisect_left(self._lasts, key), len(self._chunks) - 1)
-        chunk = self._chunks[place]
-        at = bisect_left(chunk, key)
-        if at < len(chunk) and chunk[at] == key:
-            return
-        chunk.insert(at, key)
+        if key > self._lasts[-1]:  # most come in order
+            place = len(self._chunks) - 1
+            chunk = self._chunks[place]
+            chunk.append(key)
+        else:
+            place = bisect_left(self._lasts, key)
+            chunk = self._chunks[place]
+            at = bisect_left(chunk, key)
+            if at < len(chunk) and chunk[at] == key:
+                return
+            chunk.insert(at, key)
         self._lasts[place] = chunk[-1]
         self._size += 1
         if len(chunk) > 2 * _CHUNK:

@@ -124,10 +124,12 @@ class WorkflowTables(Tables):
         )
         if status == "suspended":
             row = _projected(row, document)
-        if old is not None:
-            self._unindex(old)
         self.rows[key] = row
-        self._index(row)
+        if old is None:
+            self._index(row)
+        elif _places(old) != _places(row):
+            self._unindex(old)
+            self._index(row)
         return row
 
     def drop(self, key: Key) -> None:
@@ -196,6 +198,14 @@ def copy_of_projection(row: SuspendedRunRow) -> SuspendedRunRow:
         receipts=jsonjs.sanitize_copy(row.receipts),
         orphaned=jsonjs.sanitize_copy(row.orphaned),
     )
+
+
+def _places(row: Row) -> tuple[Any, ...]:
+    """What the indexes know of a row, apart from its key and creation."""
+    shown = row.projection
+    if shown is None:
+        return (row.status, row.claim_id is None)
+    return (row.status, row.claim_id is None, shown.agent_id, shown.thread_id, shown.resource_id)
 
 
 def _list_key(workflow_name: str | None, status: str | None) -> tuple[str, ...]:

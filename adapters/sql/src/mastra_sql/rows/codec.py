@@ -17,11 +17,12 @@ from sqlalchemy import Column, Table
 
 from mastra_core.base.jsonjs import decode, encode
 from mastra_core.errors import StorageDataError, WireDecodeError
+from mastra_core.wire.base import trusted
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.executor import Row
 from mastra_sql.tables import ColumnKind, column_kind
 
-__all__ = ("RowCodec", "trusted")
+__all__ = ("RowCodec",)
 
 logger = logging.getLogger(__name__)
 
@@ -161,14 +162,3 @@ def _writer(column: Column[Any], dialect: SqlDialect) -> Callable[[Any], Any] | 
             return time_value
         case ColumnKind.TEXT | ColumnKind.INTEGER:
             return None
-
-
-def trusted(model: type[M], values: dict[str, Any], given: set[str]) -> M:
-    """A model of values that are known to be right, as ``model_construct`` makes it, but fast."""
-    made = model.__new__(model)
-    put = object.__setattr__
-    put(made, "__dict__", values)
-    put(made, "__pydantic_fields_set__", given)
-    put(made, "__pydantic_extra__", {})
-    put(made, "__pydantic_private__", None)
-    return made

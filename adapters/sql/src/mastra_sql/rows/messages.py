@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from mastra_core.base.jsonjs import decode, encode
 from mastra_core.errors import WireDecodeError
+from mastra_core.wire.base import trusted
 from mastra_core.wire.messages import FILLER_TYPE, Message
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.executor import Row
-from mastra_sql.rows.codec import trusted
 
 __all__ = ("MessageCodec",)
 

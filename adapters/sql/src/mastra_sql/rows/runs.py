@@ -10,10 +10,10 @@ from mastra_core.base.jsonjs import decode
 from mastra_core.contracts.storage import SuspendedRunRow
 from mastra_core.errors import StorageDataError, WireDecodeError
 from mastra_core.rules.suspended import suspended_row
+from mastra_core.wire.base import trusted
 from mastra_core.wire.snapshots import WorkflowRun
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.executor import Row
-from mastra_sql.rows.codec import trusted
 
 __all__ = ("document_from_text", "run_from_row", "suspended_from_row", "version_of")
 
