@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -121,6 +122,7 @@ class Mastra:
         self._notifications: NotificationService | None = None
         self._own = own
         self._stack: AsyncExitStack | None = None
+        self._opening = asyncio.Lock()
         self._context = AdapterContext(clock=self.clock, ids=self.ids)
         self._storage: Storage | None = None
         self._pubsub: PubSub | None = None
@@ -224,8 +226,19 @@ class Mastra:
 
     @property
     def snapshots(self) -> AgentSnapshots:
-        """Rows of parked runs."""
-        return self._opened(self._snapshots)
+        """
+        Rows of parked runs.
+
+        Raises:
+            CapabilityNotSupportedError: The store keeps none.
+        """
+        return self.parking or AgentSnapshots(self.storage.workflows, clock=self.clock)
+
+    @property
+    def parking(self) -> AgentSnapshots | None:
+        """Rows of parked runs; None if the store keeps none."""
+        self._opened(self._storage)
+        return self._snapshots
 
     @property
     def notifications(self) -> NotificationService:
@@ -242,13 +255,21 @@ class Mastra:
 
     async def open(self) -> None:
         """
-        Open everything; opening twice is harmless.
+        Open everything; opening twice, also at the same time, is harmless.
 
         Raises:
             MastraError: Something can't be opened; nothing stays open.
         """
-        if self._stack is not None:
-            return
+        async with self._opening:
+            if self._stack is not None:
+                return
+            try:
+                await self._open()
+            except BaseException:
+                self._forget_opened()
+                raise
+
+    async def _open(self) -> None:
         if self.runs.is_closed:
             self._renew()
         for agent in self._agents.values():
@@ -273,7 +294,8 @@ class Mastra:
             self._pubsub = opened.pubsub
             self._lease = opened.lease
             await opened.storage.init()
-            self._snapshots = AgentSnapshots(opened.storage.workflows, clock=self.clock)
+            if "workflows" in opened.storage.capabilities:
+                self._snapshots = AgentSnapshots(opened.storage.workflows, clock=self.clock)
             self._notifications = self._new_inbox(opened)
             stack.push_async_callback(self._close_models)
             await self.plugins.startup(self)
@@ -336,6 +358,7 @@ class Mastra:
         await self._services.close()
         await self.threads.close(grace=_CLOSE_GRACE)
         await self.runs.close(grace=_CLOSE_GRACE)
+        await self.threads.store_waiting()
 
     async def _close_models(self) -> None:
         for model in self._models.values():
@@ -346,9 +369,15 @@ class Mastra:
 
     async def aclose(self) -> None:
         """Stop the runs, then close what was opened, in reverse order; idempotent."""
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await stack.aclose()
+        async with self._opening:
+            stack, self._stack = self._stack, None
+            try:
+                if stack is not None:
+                    await stack.aclose()
+            finally:
+                self._forget_opened()
+
+    def _forget_opened(self) -> None:
         self._storage = self._pubsub = self._lease = self._snapshots = None
         self._notifications = None
 

@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from mastra_core.agent.arguments import check_given_ids, check_ids, check_models
+from mastra_core.agent.arguments import (
+    check_cursor,
+    check_decision,
+    check_given_ids,
+    check_ids,
+    check_models,
+)
 from mastra_core.agent.host import AgentHost, LocalHost
 from mastra_core.agent.memory import AgentMemory, MemoryOptions, close_parked_calls
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
@@ -229,6 +235,7 @@ class Agent:
             RunArgumentError: A bad page or id; storage wasn't asked.
         """
         check_given_ids(thread_id=thread_id, resource_id=resource_id)
+        check_cursor(after)
         check_page(per_page, page, agent_name=self.name)
         if "workflows" not in self._host.storage.capabilities:
             raise no_run_storage(self.id)
@@ -348,10 +355,13 @@ class Agent:
             ResumeClaimedError: Somebody is answering it right now.
         """
         check_ids(run_id=run_id)
-        if self._host.threads.abort_run(run_id):
+        if self._host.threads.abort_run(run_id, agent_id=self.id):
             return True
+        snapshots = self._host.parking
+        if snapshots is None:
+            return False
         claimed = await claim_for_cancel(
-            self._host.snapshots,
+            snapshots,
             run_id,
             agent_id=self.id,
             ids=self._host.ids,
@@ -361,7 +371,7 @@ class Agent:
             return False
         try:
             await close_parked_calls(self.memory, claimed.parked)
-            await self._host.snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
+            await snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
         except BaseException:
             await claimed.claim.release_anyway()
             raise
@@ -390,11 +400,14 @@ class Agent:
             AmbiguousRunError: Several runs are, and no call is named.
         """
         check_ids(thread_id=thread_id, resource_id=resource_id)
+        check_given_ids(tool_call_id=tool_call_id)
+        check_decision(approved, decline_context)
         run_id = await self._parked_run_of_thread(thread_id, resource_id, tool_call_id)
+        # The decision is what was decided, whatever stands in its context.
         data = (
             resume_data
             if resume_data is not None
-            else {"approved": approved, **(decline_context or {})}
+            else {**(decline_context or {}), "approved": approved}
         )
         kind: Literal["approval", "data"] = "approval" if resume_data is None else "data"
         await self._answer(data, run_id, tool_call_id, kind=kind, options={})
@@ -449,11 +462,20 @@ class Agent:
                 hint="Name one call with tool_call_id.",
                 details={"argument": "target"},
             )
+        if given.get("read_only"):
+            raise RunArgumentError(
+                "A run can't become read-only when it is answered: its calls are stored.",
+                id="AGENT_INVALID_OPTION",
+                details={"argument": "read_only"},
+            )
         if given.get("thread_id") is None:
             given.pop("resource_id", None)
         builder = RunBuilder(self, self.options(given))
+        snapshots = self._host.parking
+        if snapshots is None:
+            raise RunNotFoundError(run_id=run_id, agent_id=self.id, has_storage=False)
         claimed = await claim_parked_run(
-            self._host.snapshots,
+            snapshots,
             ResumeRequest(
                 run_id=run_id,
                 agent_id=self.id,

@@ -6,12 +6,24 @@ a request, events of a webhook) has no types then.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from mastra_core.errors import ConfigError, RunArgumentError, shown
 
-__all__ = ("OPTION_KINDS", "Kind", "check_given_ids", "check_ids", "check_kind", "check_models")
+__all__ = (
+    "OPTION_KINDS",
+    "Kind",
+    "check_cursor",
+    "check_decision",
+    "check_given_ids",
+    "check_ids",
+    "check_kind",
+    "check_models",
+)
 
 #: What a value must be, in words, and whether it is.
 Kind: TypeAlias = tuple[str, Callable[[Any], bool]]
@@ -66,6 +78,29 @@ def check_models(choice: object) -> None:
             )
 
 
+def check_decision(approved: object, context: object) -> None:
+    """
+    Refuse what is no decision about a call.
+
+    Raises:
+        RunArgumentError: ``approved`` is no boolean, or the context no mapping.
+    """
+    check_kind("approved", approved, _BOOL, id="AGENT_RUN_INVALID_ARGUMENT")
+    if context is not None:
+        check_kind("decline_context", context, _MAPPING, id="AGENT_RUN_INVALID_ARGUMENT")
+
+
+def check_cursor(after: object) -> None:
+    """
+    Refuse what is no place in a list of runs.
+
+    Raises:
+        RunArgumentError: It isn't a pair of an aware time and a run id.
+    """
+    if after is not None:
+        check_kind("after", after, _CURSOR, id="AGENT_RUN_INVALID_ARGUMENT")
+
+
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
@@ -75,7 +110,30 @@ def _is_text(value: object) -> bool:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+    """No store and no peer has to know NUL or half a character in a key (field report P3)."""
+    return isinstance(value, str) and value != "" and _NOT_IN_IDS.search(value) is None
+
+
+def _is_cursor(value: Any) -> bool:
+    if not isinstance(value, tuple | list) or len(value) != 2:  # noqa: PLR2004 - a pair
+        return False
+    created_at, run_id = value
+    return isinstance(created_at, datetime) and created_at.tzinfo is not None and _is_id(run_id)
+
+
+def _is_model_settings(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    timeout = value.get("timeout")
+    return timeout is None or (
+        isinstance(timeout, Mapping)
+        and all(limit is None or _is_duration(limit) for limit in timeout.values())
+    )
+
+
+def _is_duration(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value < math.inf  # type: ignore[operator] # a number by then
 
 
 def _is_list(value: object) -> bool:
@@ -104,7 +162,9 @@ def _is_tool_choice(value: Any) -> bool:
     return isinstance(value, str) and value in ("auto", "none", "required")
 
 
-_ID: Final[Kind] = ("a text that is not empty", _is_id)
+_NOT_IN_IDS: Final = re.compile("[\0\ud800-\udfff]")
+_ID: Final[Kind] = ("a text that is not empty, without NUL and half characters", _is_id)
+_CURSOR: Final[Kind] = ("a pair of a datetime with a time zone and a run id", _is_cursor)
 _MAPPING: Final[Kind] = ("a mapping", _is_mapping)
 _TEXT: Final[Kind] = ("a text", _is_text)
 _BOOL: Final[Kind] = ("a boolean", lambda value: isinstance(value, bool))
@@ -121,7 +181,10 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
     "read_only": _BOOL,
     "instructions": _TEXT,
     "system": ("a text or a list of texts", lambda value: _is_text(value) or _are_texts(value)),
-    "model_settings": _MAPPING,
+    "model_settings": (
+        "a mapping, whose timeouts are mappings of milliseconds above 0",
+        _is_model_settings,
+    ),
     "provider_options": _MAPPING,
     "max_steps": _COUNT,
     "stop_when": ("callable, or a list of callables", _are_callable),

@@ -46,8 +46,8 @@ class AgentHost(Protocol):
         ...
 
     @property
-    def snapshots(self) -> AgentSnapshots:
-        """Rows of parked runs."""
+    def parking(self) -> AgentSnapshots | None:
+        """Rows of parked runs; None if the store keeps none."""
         ...
 
     def resolve_model(self, name: str) -> Model:
@@ -88,7 +88,7 @@ class LocalHost:
         self.ids: Ids = ids or UuidIds()
         self.instance_id = self.ids.new("instance")
         self.storage: Storage = InMemoryStorage()
-        self.snapshots = AgentSnapshots(self.storage.workflows, clock=self.clock)
+        self.parking: AgentSnapshots | None = AgentSnapshots(self.storage.workflows, clock=self.clock)
         self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
         self.runs = TaskSupervisor("agent runs")
         self.notifications = NotificationService(
@@ -124,3 +124,4 @@ class LocalHost:
         """Stop its runs."""
         await self.threads.close()
         await self.runs.close()
+        await self.threads.store_waiting()

@@ -60,7 +60,8 @@ class AgentTurns:
 
     async def is_parked(self, run_id: str) -> bool:
         """Does the row of this run, which was parked here, still exist?"""
-        return await self._agent.host.snapshots.exists(run_id)
+        snapshots = self._agent.host.parking
+        return snapshots is not None and await snapshots.exists(run_id)
 
     def store_message(self, message: Message) -> Awaitable[None] | None:
         """Store one row of a thread; None without memory."""

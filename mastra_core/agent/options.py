@@ -54,7 +54,7 @@ class RunOptions:
     abort_signal: asyncio.Event | None = None
     input_processors: Sequence[ProcessorChoice] | None = None
     output_processors: Sequence[ProcessorChoice] | None = None
-    on_chunk: Callable[[dict[str, Any]], Any] | None = None
+    on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None
     on_step_finish: Callable[..., Awaitable[None] | None] | None = None
     on_finish: Callable[..., Awaitable[None] | None] | None = None
     on_error: Callable[..., Awaitable[None] | None] | None = None

@@ -40,13 +40,16 @@ class RunBuilder:
         self._options = options
         self._holds_thread = holds_thread and not options.read_only
         self._run_id = options.run_id or self._host.ids.new("run")
+        # Before anything is reserved, claimed or written.
+        self._tools = self._chosen_tools()
+        self._models = agent.resolve_models(options.model)
 
     # -- entry points ---------------------------------------------------------------------
 
     async def start(self, messages: MessageInput) -> ModelOutput:
         """Start a run with what a caller says."""
         given = messages_from_input(messages)
-        interrupt = await self._reserve()
+        interrupt = await self._reserve(is_new=True)
         try:
             message_list = await self._message_list()
             self._add_context(message_list)
@@ -108,8 +111,14 @@ class RunBuilder:
     # -- the thread -----------------------------------------------------------------------
 
     async def _reserve(
-        self, thread_id: str | None = None, resource_id: str | None = None
+        self,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        *,
+        is_new: bool = False,
     ) -> Interrupt:
+        if is_new:
+            self._host.threads.check_new(self._run_id)
         thread = thread_id or self._options.thread_id
         if thread is None or not self._holds_thread:
             return Interrupt()
@@ -182,7 +191,6 @@ class RunBuilder:
             message_list=message_list,
             record=record,
             hide_signals=self._options.hide_signals,
-            on_chunk=self._options.on_chunk,
         )
 
     def _launch(
@@ -208,6 +216,7 @@ class RunBuilder:
             thread_id, resource_id = self._options.thread_id, self._options.resource_id
         holds = self._holds_thread and thread_id is not None
         output.bind_abort(interrupt.abort)
+        threads.entered(output, interrupt)
         if holds:
             assert thread_id is not None
             threads.register(
@@ -224,6 +233,7 @@ class RunBuilder:
             try:
                 await loop.run()
             finally:
+                threads.left(output)
                 for helper in (watch, heartbeat):
                     if helper is not None:
                         helper.cancel()
@@ -272,8 +282,8 @@ class RunBuilder:
             run_id=self._run_id,
             clock=self._host.clock,
             ids=self._host.ids,
-            models=self._agent.resolve_models(options.model),
-            tools=self._tools(),
+            models=self._models,
+            tools=self._tools,
             active_tools=options.active_tools,
             tool_choice=options.tool_choice,
             model_settings=options.model_settings,
@@ -286,10 +296,11 @@ class RunBuilder:
             signals=self._signals(message_list),
             opening_signals=opening,
             saver=saver,
-            snapshots=self._host.snapshots,
+            snapshots=self._host.parking,
             claim=claimed.claim if claimed is not None else None,
             processors=self._processors(message_list, context),
             callbacks=Callbacks(
+                on_chunk=options.on_chunk,
                 on_step_finish=options.on_step_finish,
                 on_finish=options.on_finish,
                 on_error=options.on_error,
@@ -305,7 +316,7 @@ class RunBuilder:
             return NoSignals()
         return self._host.threads.signals_for(resource_id, thread_id, self._run_id)
 
-    def _tools(self) -> dict[str, Tool]:
+    def _chosen_tools(self) -> dict[str, Tool]:
         tools = dict(self._agent.tools)
         if self._options.tools is not None:
             tools.update(tools_by_name(self._options.tools))

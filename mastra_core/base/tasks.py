@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-__all__ = ("TaskSupervisor", "call_maybe_async", "shielded")
+from mastra_core.errors import ClosedError
+
+__all__ = ("TaskSupervisor", "call_maybe_async", "is_being_cancelled", "shielded")
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +50,11 @@ class TaskSupervisor:
         Run the coroutine in a task of this supervisor.
 
         Raises:
-            RuntimeError: The supervisor is closed; the coroutine is closed unstarted.
+            ClosedError: The supervisor is closed; the coroutine is closed unstarted.
         """
         if self._closed:
             work.close()
-            raise RuntimeError(f"{self.name} is closed and can't start {name}")
+            raise ClosedError(f"{self.name} is closed and can't start {name}.")
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
@@ -102,6 +104,16 @@ class TaskSupervisor:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def is_being_cancelled() -> bool:
+    """
+    Was the current task asked to stop?
+
+    Tells a cancellation that is meant for us from one that something we waited for suffered.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def shielded(work: Coroutine[Any, Any, T], deadline: float) -> T:

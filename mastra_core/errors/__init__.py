@@ -8,6 +8,7 @@ the HTTP status; *retryable* means that repeating the same call is safe.
 
     MastraError                                      500
     ├── ConfigError                                  400
+    │   ├── ClosedError (RuntimeError)
     │   ├── InvalidUrlError (ValueError)
     │   ├── UnknownSchemeError
     │   └── UnknownSettingError
@@ -105,6 +106,7 @@ from __future__ import annotations
 from mastra_core.errors.base import (
     CapabilityNotSupportedError,
     Category,
+    ClosedError,
     ConfigError,
     DegradedWarning,
     ErrorFields,
@@ -227,6 +229,7 @@ __all__ = (
     "AuthenticationError",
     "CapabilityNotSupportedError",
     "Category",
+    "ClosedError",
     "ConfigError",
     "DegradedWarning",
     "DeliveryError",

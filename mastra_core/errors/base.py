@@ -183,6 +183,18 @@ class ConfigError(MastraError):
     http_status = 400
 
 
+class ClosedError(ConfigError, RuntimeError):
+    """What was to do something is closed already; nothing was done."""
+
+    id = "MASTRA_CLOSED"
+
+    def __init__(
+        self, message: str | None = None, *, what: str = "", **fields: Unpack[ErrorFields]
+    ) -> None:
+        fields.setdefault("hint", "Use it inside 'async with Mastra(...)'.")
+        super().__init__(message or f"The {what} is closed.", **with_facts(fields, what=what))
+
+
 class InvalidUrlError(ConfigError, ValueError):
     """The text is not a URL that selects an adapter."""
 

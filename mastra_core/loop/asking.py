@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 from mastra_core.contracts.model import Model, ModelPart, ModelRequest
@@ -94,13 +95,18 @@ async def _consume(
     settings = segment.setup.model_settings
     try:
         async with asyncio.timeout(seconds_of(settings, "stepMs")):
-            parts = _with_first_limit(model.stream(request), seconds_of(settings, "firstChunkMs"))
+            limit = seconds_of(settings, "firstChunkMs")
             count = 0
-            async for chunk in step.chunks(parts):
-                await segment.emit(chunk)
-                count += 1
-                if count % _BREATH == 0:
-                    await asyncio.sleep(0)
+            # Closed with the step: an answer that is not wanted any more is not read on.
+            async with (
+                aclosing(_with_first_limit(model, request, limit)) as parts,
+                aclosing(step.chunks(parts)) as chunks,
+            ):
+                async for chunk in chunks:
+                    await segment.emit(chunk)
+                    count += 1
+                    if count % _BREATH == 0:
+                        await asyncio.sleep(0)
     except TimeoutError as exc:
         raise ModelTimeoutError(
             f"Model {model.provider}/{model.model_id} didn't answer in time."
@@ -115,14 +121,19 @@ def seconds_of(settings: Mapping[str, Any], name: str) -> float | None:
 
 
 async def _with_first_limit(
-    parts: AsyncIterator[ModelPart], seconds: float | None
-) -> AsyncIterator[ModelPart]:
-    """The same parts; the first must come within ``seconds``."""
+    model: Model, request: ModelRequest, seconds: float | None
+) -> AsyncGenerator[ModelPart, None]:
+    """The parts of the answer; the first must come within ``seconds``."""
+    parts = model.stream(request)
     try:
-        async with asyncio.timeout(seconds):
-            first = await anext(parts)
-    except StopAsyncIteration:
-        return
-    yield first
-    async for part in parts:
-        yield part
+        try:
+            async with asyncio.timeout(seconds):
+                first = await anext(parts)
+        except StopAsyncIteration:
+            return
+        yield first
+        async for part in parts:
+            yield part
+    finally:
+        if isinstance(parts, AsyncGenerator):
+            await parts.aclose()

@@ -67,7 +67,7 @@ async def end_tripped(segment: RunSegment, error: TripwireError) -> None:
         payload["retry"] = True
     if error.metadata is not None:
         payload["metadata"] = error.metadata
-    segment.output.emit(segment.chunk("tripwire", payload))
+    await segment.show(segment.chunk("tripwire", payload))
     await _forget_rows(segment)
     segment.record.tripwire = payload
     await _settle(segment, "tripwire", "tripwire")
@@ -78,7 +78,7 @@ async def end_aborted(segment: RunSegment) -> None:
     segment.writer.finish_step()
     _mark_open_calls(segment)
     segment.unmark_message()
-    segment.output.emit(segment.chunk("abort", {}))
+    await segment.show(segment.chunk("abort", {}))
     record = segment.record
     record.usage = add_usage(record.usage, _usage_of_parked_step(segment))
     await segment.notify(
@@ -96,7 +96,7 @@ async def end_aborted(segment: RunSegment) -> None:
             "toolCalls": [call["payload"] for call in record.step_calls],
         },
     }
-    segment.output.emit(_finish_chunk(segment, payload))
+    await segment.show(_finish_chunk(segment, payload))
 
 
 def _usage_of_parked_step(segment: RunSegment) -> Mapping[str, Any]:
@@ -114,10 +114,10 @@ async def end_failed(segment: RunSegment, error: BaseException) -> None:
     wire = wire_from_error(error)
     step = segment.step
     if step is not None and not step.was_answered:
-        segment.output.emit(step.start_chunk())
+        await segment.show(step.start_chunk())
     segment.writer.finish_step()
     segment.writer.error(str(wire.get("name", "Error")), str(wire.get("message", "")))
-    segment.output.emit(segment.chunk("error", {"type": "error", "error": wire}))
+    await segment.show(segment.chunk("error", {"type": "error", "error": wire}))
     await segment.notify(segment.setup.callbacks.on_error, {"error": error})
     if not isinstance(error, FencedOutError):
         if not _can_be_answered_again(segment, error):
@@ -133,13 +133,17 @@ async def end_failed(segment: RunSegment, error: BaseException) -> None:
     payload = segment.step_payload(
         failed, {"reason": "error", "warnings": result.warnings, "isContinued": False}
     )
-    segment.output.emit(segment.chunk("step-finish", payload))
+    await segment.show(segment.chunk("step-finish", payload))
     segment.output.settle("failed", finish_reason="error", error=error)
-    segment.output.emit(_finish_chunk(segment, payload))
+    await segment.show(_finish_chunk(segment, payload))
 
 
 async def give_up(segment: RunSegment) -> None:
     """The process is going down: keep what streamed, let the run be resumable."""
+    if segment.is_parked:
+        # All is stored; whatever was cut short only told so.
+        segment.output.settle("suspended", finish_reason="suspended")
+        return
     segment.writer.finish_step()
     _mark_open_calls(segment)
     await _save_what_is_there(segment)

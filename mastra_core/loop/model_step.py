@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.isotime import to_iso_ms
+from mastra_core.base.jsonjs import decode, sanitize_copy
+from mastra_core.base.tasks import is_being_cancelled
 from mastra_core.contracts.model import Model, ModelPart
-from mastra_core.errors import MastraError, ModelError, wire_from_error
+from mastra_core.errors import (
+    MastraError,
+    ModelError,
+    WireDecodeError,
+    WireEncodeError,
+    shown,
+    wire_from_error,
+)
 from mastra_core.messages.from_output import ResponseWriter
-from mastra_core.wire.chunks import Chunk
+from mastra_core.wire.chunks import RUN_CHUNKS, Chunk
 
 __all__ = (
     "ModelStep",
@@ -22,6 +31,8 @@ __all__ = (
     "StepResult",
     "parse_arguments",
 )
+
+_DELTAS: Final = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +90,7 @@ class ModelStep:
         self._run_id = run_id
         self._writer = writer
         self._clock = clock
+        self._ids = ids
         self.result = StepResult(metadata=self._default_metadata(ids))
         self._text: list[str] = []
         #: Arguments that are still streaming: id -> (tool name, text so far).
@@ -118,7 +130,7 @@ class ModelStep:
             },
         )
 
-    async def chunks(self, parts: AsyncIterator[ModelPart]) -> AsyncIterator[Chunk]:
+    async def chunks(self, parts: AsyncIterator[ModelPart]) -> AsyncGenerator[Chunk, None]:
         """
         The chunks of the answer, ``step-start`` first.
 
@@ -126,28 +138,38 @@ class ModelStep:
             MastraError: The provider failed, before or in mid-stream.
         """
         try:
-            async for part in parts:
-                if part.get("type") == "stream-start":
+            async for given in parts:
+                part = _own_part(given)
+                if part["type"] == "stream-start":
                     self.result.warnings = list(part.get("warnings") or ())
                     continue
                 if self._started_at is None:
                     yield self.start_chunk()
                 for chunk in self._convert(part):
                     yield chunk
+        except WireEncodeError as exc:
+            raise self._failed(exc) from exc
         except MastraError:
             raise
+        except asyncio.CancelledError as exc:
+            # Something that the provider waited for was cancelled; the run itself was not.
+            if is_being_cancelled():
+                raise
+            raise self._failed(exc) from exc
         except Exception as exc:
-            raise ModelError(
-                f"Model {self._model.provider}/{self._model.model_id} failed: {exc}"
-            ) from exc
+            raise self._failed(exc) from exc
         finally:
             self.result.text = "".join(self._text)
             self._writer.finish_step()
         if self._started_at is None:
             yield self.start_chunk()
 
+    def _failed(self, error: BaseException) -> ModelError:
+        reason = str(error) or type(error).__name__
+        return ModelError(f"Model {self._model.provider}/{self._model.model_id} failed: {reason}")
+
     def _convert(self, part: ModelPart) -> list[Chunk]:
-        kind = str(part.get("type"))
+        kind: str = part["type"]
         extra = _metadata(part)
         match kind:
             case "text-delta":
@@ -190,6 +212,8 @@ class ModelStep:
                 raise _as_error(part.get("error"))
             case "raw":
                 return [self._chunk("raw", {"rawValue": part.get("rawValue")})]
+            case _ if kind in RUN_CHUNKS:
+                raise ValueError(f"a model can't say {kind!r}")
             case _:
                 return [{**part, "runId": self._run_id, "from": "AGENT"}]
 
@@ -221,7 +245,8 @@ class ModelStep:
         return [end, self._make_call(call_id, name, parse_arguments("".join(texts)), part, extra)]
 
     def _call(self, part: ModelPart, extra: dict[str, Any]) -> list[Chunk]:
-        call_id = str(part["toolCallId"])
+        # Some servers give no id; without one nobody could answer the call.
+        call_id = str(part["toolCallId"] or self._ids.new("tool-call"))
         args = parse_arguments(part.get("input", part.get("args")))
         if call_id in self._called:
             # Made from streamed arguments already; the provider's repetition only fills gaps.
@@ -316,6 +341,25 @@ class ModelStep:
         return self._chunk("error", {"type": "error", "error": wire_from_error(error)})
 
 
+def _own_part(part: ModelPart) -> ModelPart:
+    """
+    The part as a store would give it back: what can't be stored fails the model that said it,
+    not the thread that was to keep it.
+    """
+    kind = part["type"]
+    if kind in _DELTAS:
+        if not isinstance(part["delta"], str):
+            raise TypeError(f"a {kind} is no text: {shown(part['delta'])}")
+        if "providerMetadata" not in part:
+            return part
+    if not isinstance(kind, str):
+        raise TypeError(f"a part has the type {shown(kind)}")
+    if kind in ("error", "raw"):
+        return part
+    copied: ModelPart = sanitize_copy(part, lenient=True)
+    return copied
+
+
 def _metadata(part: ModelPart) -> dict[str, Any]:
     metadata = part.get("providerMetadata")
     return {} if metadata is None else {"providerMetadata": metadata}
@@ -328,8 +372,8 @@ def parse_arguments(value: Any) -> Any:
     if not value.strip():
         return {}
     try:
-        return json.loads(value)
-    except ValueError:
+        return decode(value)
+    except WireDecodeError:
         return {}
 
 

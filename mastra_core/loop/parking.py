@@ -45,7 +45,7 @@ async def park(segment: RunSegment, tools: ToolStep, result: StepResult) -> None
     await setup.snapshots.park(_parked_run(segment, tools, result), claim_id=claim_id)
     segment.is_parked = True
     for call, outcome in tools.parked:
-        segment.output.emit(_announcement(segment, call, outcome))
+        await segment.show(_announcement(segment, call, outcome))
     await end_suspended(segment, result)
 
 

@@ -127,7 +127,13 @@ class RunSegment:
             if passed is None:
                 return
             chunk = passed
+        await self.show(chunk)
+
+    async def show(self, chunk: Chunk) -> None:
+        """Stream a chunk as it is."""
         self.output.emit(chunk)
+        if self.setup.callbacks.on_chunk is not None:
+            await self.notify(self.setup.callbacks.on_chunk, chunk)
 
     def step_payload(self, result: StepResult, step_result: Mapping[str, Any]) -> dict[str, Any]:
         """Payload of ``step-finish``; that of ``finish`` is built from it."""

@@ -58,6 +58,7 @@ class MessageSaver(Protocol):
 class Callbacks:
     """Observers of one run; what they raise is logged and changes nothing."""
 
+    on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None
     on_step_finish: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
     on_finish: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
     on_error: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mastra_core.base.jsonjs import encode
-from mastra_core.base.tasks import call_maybe_async
+from mastra_core.base.jsonjs import sanitize_copy
+from mastra_core.base.tasks import call_maybe_async, is_being_cancelled
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
 from mastra_core.errors import (
     ForbiddenError,
@@ -237,7 +237,8 @@ class ToolStep:
         )
         context = self._context(call, tool, tool_writer, parked, answer, is_approved=is_approved)
         try:
-            args = tool.parse_input(call.args)
+            # A copy: what a tool does to its arguments must not change what is stored.
+            args = tool.parse_input(sanitize_copy(call.args))
         except ToolInputError as exc:
             self._settle(index, started, {"result": _invalid_input(exc)})
             return
@@ -250,16 +251,20 @@ class ToolStep:
         assert tool.execute is not None
         try:
             value = await tool.execute(args, context)
-            # What can't be stored is a fault of the tool, not the end of the turn.
-            encode(value)
+            # What can't be stored is a fault of the tool, not the end of the turn; and what
+            # the tool does to its answer later changes nothing any more.
+            output: dict[str, Any] = {"result": sanitize_copy(value)}
         except ToolInputError as exc:
-            output: dict[str, Any] = {"result": _invalid_input(exc)}
+            output = {"result": _invalid_input(exc)}
         except ForbiddenError:
             raise
-        except Exception as exc:  # noqa: BLE001 - the door of the tool: the model is told
+        except asyncio.CancelledError as exc:
+            # Something that the tool waited for was cancelled; the run itself was not.
+            if is_being_cancelled():
+                raise
             output = {"error": wire_from_error(_tool_failure(exc, call))}
-        else:
-            output = {"result": value}
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - the door of the tool: the model is told
+            output = {"error": wire_from_error(_tool_failure(exc, call))}
         finally:
             tool_writer.close()
         if parked and "error" not in output:
@@ -281,8 +286,8 @@ class ToolStep:
         is_approved: bool,
     ) -> ToolContext:
         async def suspend(payload: Any = None, *, resume_label: str | None = None) -> None:
-            encode(payload)
-            record: dict[str, Any] = {"toolCallSuspended": payload, **_named(call)}
+            own = sanitize_copy(payload)
+            record: dict[str, Any] = {"toolCallSuspended": own, **_named(call)}
             if resume_label is not None:
                 record["resumeLabel"] = resume_label
             parked.append(record)
@@ -420,7 +425,7 @@ def _invalid_input(error: ToolInputError) -> dict[str, Any]:
     }
 
 
-def _tool_failure(error: Exception, call: StepCall) -> MastraError:
+def _tool_failure(error: BaseException, call: StepCall) -> MastraError:
     if isinstance(error, ToolError):
         return error
     failure = ToolFailedError(tool_name=call.tool_name, reason=str(error) or type(error).__name__)

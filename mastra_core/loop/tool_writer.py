@@ -6,8 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.errors import ToolError
 from mastra_core.messages.from_output import ResponseWriter
+from mastra_core.wire.chunks import RUN_CHUNKS
 
 __all__ = ("RunToolWriter",)
 
@@ -44,9 +46,10 @@ class RunToolWriter:
 
         Raises:
             ToolError: An earlier write was not awaited.
+            WireEncodeError: Something in it has no JSON form.
         """
         payload = {
-            "output": value,
+            "output": sanitize_copy(value),
             "toolCallId": self._tool_call_id,
             "toolName": self._tool_name,
         }
@@ -59,15 +62,24 @@ class RunToolWriter:
         Stream a chunk as given; a ``data-*`` chunk is stored unless it is transient.
 
         Raises:
-            ToolError: It has no ``type``, or an earlier write was not awaited.
+            ToolError: It has no ``type``, or one with which a run speaks of itself; or an
+                earlier write was not awaited.
+            WireEncodeError: Something in it has no JSON form.
         """
-        kind = chunk.get("type")
+        kind = chunk.get("type") if isinstance(chunk, Mapping) else None
         if not isinstance(kind, str):
             raise ToolError("A chunk written by a tool needs a type.")
+        if kind in RUN_CHUNKS:
+            raise ToolError(
+                f"A tool can't write a chunk of type {kind!r}: readers would take it for one of "
+                "the run.",
+                hint="Use writer.write(...), or a type of your own that starts with 'data-'.",
+            )
+        own = sanitize_copy(chunk)
         is_stored = kind.startswith("data-") and not chunk.get("transient")
         if is_stored and not self._is_closed:
-            self._response.data_part(self._tool_call_id, chunk)
-        await self._send(dict(chunk))
+            self._response.data_part(self._tool_call_id, own)
+        await self._send(own)
 
     async def _send(self, chunk: dict[str, Any]) -> None:
         if self._is_closed:

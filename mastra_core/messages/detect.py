@@ -7,12 +7,11 @@ Accepted are plain text, lists of text, stored messages (format 2), UI messages 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mastra_core.base.jsonjs import sanitize_copy
-from mastra_core.errors import RunArgumentError
+from mastra_core.base.jsonjs import decode, sanitize_copy
+from mastra_core.errors import RunArgumentError, WireDecodeError, shown
 from mastra_core.wire.messages import Message
 
 __all__ = ("FORMAT", "MessageInput", "messages_from_input")
@@ -46,16 +45,18 @@ def _message(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         return _stored("user", [{"type": "text", "text": value}])
     if isinstance(value, Message):
-        row = {"id": value.id, "role": value.role, "content": sanitize_copy(value.content)}
+        row = {"id": value.id, "role": value.role, "content": _own_content(value.content)}
         return row if value.type is None else {**row, "type": value.type}
     if not isinstance(value, Mapping):
-        raise _wrong_message(f"A message must be text or a mapping, not {value!r:.80}.")
+        raise _wrong_message(f"A message must be text or a mapping, not {shown(value)}.")
     role = value.get("role")
     if role not in _ROLES:
-        raise _wrong_message(f"Unknown message role {role!r}. Expected one of {', '.join(_ROLES)}.")
+        raise _wrong_message(
+            f"Unknown message role {shown(role)}. Expected one of {', '.join(_ROLES)}."
+        )
     content = value.get("content")
     if isinstance(content, Mapping) and content.get("format") == FORMAT:
-        message = {"role": role, "content": sanitize_copy(content)}
+        message = {"role": role, "content": _own_content(content)}
     elif isinstance(value.get("parts"), Sequence) and not isinstance(value.get("parts"), str):
         message = _stored(role, [_part(part) for part in value["parts"]])
     elif isinstance(content, str):
@@ -74,6 +75,35 @@ def _message(value: object) -> dict[str, Any]:
     return message
 
 
+def _own_content(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of stored content that everybody behind us can rely on."""
+    own: dict[str, Any] = sanitize_copy(content)
+    parts = own.setdefault("parts", [])
+    if not isinstance(parts, list):
+        raise _wrong_message(f"The parts of a message must be a list, not {shown(parts)}.")
+    for part in parts:
+        _check_part(part)
+    return own
+
+
+def _check_part(part: object) -> None:
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        raise _wrong_message(f"A message part must be a mapping with a type, not {shown(part)}.")
+    if part["type"] == "text" and not isinstance(part.get("text"), str):
+        raise _wrong_message(f"A text part needs a text, not {shown(part.get('text'))}.")
+    if part["type"] == "tool-invocation":
+        invocation = part.get("toolInvocation")
+        if not isinstance(invocation, Mapping) or not _has_id(invocation):
+            raise _wrong_message(
+                f"A tool part needs an invocation with a toolCallId, not {shown(invocation)}."
+            )
+
+
+def _has_id(invocation: Mapping[str, Any]) -> bool:
+    call_id = invocation.get("toolCallId")
+    return isinstance(call_id, str) and call_id != ""
+
+
 def _stored(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
     content: dict[str, Any] = {"format": FORMAT, "parts": parts}
     texts = [part["text"] for part in parts if part["type"] == "text"]
@@ -84,12 +114,18 @@ def _stored(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _part(part: object) -> dict[str, Any]:
     if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-        raise _wrong_message(f"A message part must be a mapping with a type: {part!r:.80}")
+        raise _wrong_message(f"A message part must be a mapping with a type, not {shown(part)}.")
+    made = _converted(part)
+    _check_part(made)
+    return made
+
+
+def _converted(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = part["type"]
     options = part.get("providerOptions", part.get("providerMetadata"))
     extra = {"providerMetadata": sanitize_copy(options)} if options is not None else {}
     if kind == "text":
-        return {"type": "text", "text": str(part.get("text", "")), **extra}
+        return {"type": "text", "text": part.get("text", ""), **extra}
     if kind in ("file", "image"):
         return _file(part) | extra
     if kind == "tool-call":
@@ -105,21 +141,21 @@ def _call(part: Mapping[str, Any]) -> dict[str, Any]:
     args = part.get("input", part.get("args"))
     if isinstance(args, str):
         try:
-            args = json.loads(args)
-        except ValueError:
+            args = decode(args)
+        except WireDecodeError:
             args = {}
     return {
         "toolCallId": part.get("toolCallId"),
         "toolName": part.get("toolName"),
-        "args": args if args is not None else {},
+        "args": sanitize_copy(args) if args is not None else {},
     }
 
 
 def _result(part: Mapping[str, Any]) -> Any:
     output = part.get("output", part.get("result"))
     if isinstance(output, Mapping) and output.get("type") in ("text", "json", "error-text"):
-        return output.get("value")
-    return output
+        return sanitize_copy(output.get("value"))
+    return sanitize_copy(output)
 
 
 def _file(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,5 +165,7 @@ def _file(part: Mapping[str, Any]) -> dict[str, Any]:
     mime = part.get("mimeType", part.get("mediaType")) or (
         "image/png" if part["type"] == "image" else "application/octet-stream"
     )
-    filename = {"filename": part["filename"]} if part.get("filename") else {}
-    return {"type": "file", "data": str(data), "mimeType": mime, **filename}
+    if not isinstance(data, str) or not isinstance(mime, str):
+        raise _wrong_message(f"A file part needs data as text or bytes, not {shown(data)}.")
+    filename = {"filename": str(part["filename"])} if part.get("filename") else {}
+    return {"type": "file", "data": data, "mimeType": mime, **filename}

@@ -184,7 +184,7 @@ class ResponseWriter:
 
         ``members`` are wire names; the part loses its time stamp, as peers write it.
         """
-        for streamed in self._streamed:
+        for streamed in reversed(self._streamed):
             if (streamed.get("toolInvocation") or {}).get("toolCallId") == tool_call_id:
                 streamed["toolInvocation"] = {**streamed["toolInvocation"], **members}
                 return

@@ -6,7 +6,7 @@ A :class:`MessageList` belongs to one run and only its methods change it. Entrie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -65,8 +65,10 @@ class ListedMessage:
         return isinstance(signal, Mapping) and signal.get("transient") is True
 
     def find_call(self, tool_call_id: str) -> dict[str, Any] | None:
-        """The invocation part of a call, or None."""
-        for part in self.parts:
+        """The invocation part of the newest call with this id, or None."""
+        # Some models count anew in every step, so an id may stand in a message twice.
+        newest_first: Iterator[dict[str, Any]] = reversed(self.parts)
+        for part in newest_first:
             if part.get("type") == "tool-invocation":
                 invocation = part.get("toolInvocation") or {}
                 if invocation.get("toolCallId") == tool_call_id:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
@@ -19,8 +18,6 @@ __all__ = (
     "RunStatus",
     "Settled",
 )
-
-logger = logging.getLogger(__name__)
 
 RunStatus = Literal["running", "success", "failed", "canceled", "suspended", "tripwire"]
 FullOutput = dict[str, Any]
@@ -55,7 +52,6 @@ class ModelOutput:
         message_list: MessageList,
         record: RunRecord | None = None,
         hide_signals: bool | Sequence[str] | None = None,
-        on_chunk: Callable[[dict[str, Any]], Any] | None = None,
     ) -> None:
         self.run_id = run_id
         self.agent_id = agent_id
@@ -67,7 +63,6 @@ class ModelOutput:
         self.failure: BaseException | None = None
         self._finish_reason: str | None = None
         self._hide_signals = hide_signals
-        self._on_chunk = on_chunk
         #: Somebody iterated the chunks, so they have seen an error chunk (decisions.md 7).
         self._was_iterated = False
         self._settled = asyncio.Event()
@@ -82,11 +77,6 @@ class ModelOutput:
     def emit(self, chunk: dict[str, Any]) -> None:
         """Take a chunk of the run: count it, keep it, wake the readers."""
         self.record.add(chunk)
-        if self._on_chunk is not None:
-            try:
-                self._on_chunk(chunk)
-            except Exception:
-                logger.exception("on_chunk callback failed", extra={"run_id": self.run_id})
         self.buffer.append(chunk)
 
     def settle(

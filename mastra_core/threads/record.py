@@ -114,6 +114,8 @@ class ThreadRecord:
     pending: deque[Signal] = field(default_factory=deque)
     #: A run each, after the active one.
     idle: deque[QueuedTurn] = field(default_factory=deque)
+    #: Whose input waits in ``pre_run`` and ``pending``.
+    waiting_agent: ThreadAgent | None = None
     subscriptions: list[ThreadSubscription] = field(default_factory=list)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 

@@ -19,12 +19,13 @@ from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.signal_sink import Accepted, SendSignalResult, SignalTarget
 from mastra_core.errors import (
-    ConfigError,
+    ClosedError,
+    ForeignRunError,
     MastraError,
     RunAbortedError,
+    RunArgumentError,
     SignalError,
     SignalPersistUnavailableError,
-    StorageError,
 )
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.signals import create_signal, echo_chunk, message_from_signal
@@ -104,6 +105,8 @@ class ThreadRuntime:
         self._accepted = AcceptedSignals(clock)
         #: When a run was parked, per thread, the oldest first.
         self._parked_at: dict[str, float] = {}
+        #: Runs at work in this process, with or without a thread.
+        self._at_work: dict[str, tuple[ModelOutput, Interrupt]] = {}
         #: The run that ended last on a thread, while its follow-up is chosen.
         self._last_runs: dict[str, ActiveRun] = {}
         self.tasks = TaskSupervisor("threads")
@@ -161,7 +164,7 @@ class ThreadRuntime:
         Raises:
             SignalError: No thread is named.
             InvalidSignalError: The signal is malformed.
-            ConfigError: The application is closed.
+            ClosedError: The application is closed.
         """
         self._check_open()
         record = self._target_record(target)
@@ -181,10 +184,7 @@ class ThreadRuntime:
 
     def _check_open(self) -> None:
         if self.tasks.is_closed:
-            raise ConfigError(
-                "The application is closed.",
-                hint="Use its threads inside 'async with Mastra(...)'.",
-            )
+            raise ClosedError(what="application")
 
     def _target_record(self, target: SignalTarget) -> ThreadRecord:
         if target.run_id is not None:
@@ -251,6 +251,7 @@ class ThreadRuntime:
         match route.kind:
             case "pending":
                 record.pending.append(signal)
+                record.waiting_agent = agent
                 active = record.active
                 if active is not None and active.lifecycle == "suspended":
                     look = self._let_go_if_answered(record, active)
@@ -258,6 +259,7 @@ class ThreadRuntime:
                 return self._settled(record, signal, "deliver", route)
             case "pre_run":
                 record.pre_run.append(signal)
+                record.waiting_agent = agent
                 return self._settled(record, signal, "deliver", route)
             case "queue":
                 run_id = self._ids.new("run")
@@ -401,6 +403,10 @@ class ThreadRuntime:
         # No await until the queue is consistent.
         if not record.is_idle:
             return
+        if self.tasks.is_closed:
+            # Nobody's turn comes any more; ``store_waiting`` keeps what waits.
+            record.notify()
+            return
         record.pending.extendleft(reversed(record.pre_run))
         record.pre_run.clear()
         turn = self._next_turn(record)
@@ -445,20 +451,20 @@ class ThreadRuntime:
             self._broadcast_failure(record, turn.run_id, exc)
             current = self._record(record.resource_id, record.thread_id)
             current.idle.appendleft(replace(turn, has_failed=True))
-            await self._store_waiting(current, turn)
+            await self._store(current, turn.agent, turn.signal)
 
-    async def _store_waiting(self, record: ThreadRecord, turn: QueuedTurn) -> None:
+    async def _store(self, record: ThreadRecord, agent: ThreadAgent, signal: Signal) -> None:
         """An accepted signal whose turn can't start now must not live in memory alone."""
         row = message_from_signal(
-            turn.signal, thread_id=record.thread_id, resource_id=record.resource_id or None
+            signal, thread_id=record.thread_id, resource_id=record.resource_id or None
         )
-        writing = None if turn.signal.transient else turn.agent.store_message(row)
+        writing = None if signal.transient else agent.store_message(row)
         if writing is None:
             return
         try:
             await writing
-        except StorageError:
-            logger.exception("waiting signal not stored", extra={"signal_id": turn.signal.id})
+        except MastraError:
+            logger.exception("waiting signal not stored", extra={"signal_id": signal.id})
 
     def _broadcast_failure(self, record: ThreadRecord, run_id: str, error: Exception) -> None:
         buffer = ChunkBuffer()
@@ -479,11 +485,15 @@ class ThreadRuntime:
         self, resource_id: str | None, thread_id: str, *, run_id: str, agent_id: str
     ) -> Reservation:
         """
-        Wait until no other run is at work on the thread, then promise it to this one.
+        Wait until no run is at work on the thread, then promise it to this one.
 
         A parked run of the same agent doesn't hold up others (signals.md 11.4).
+
+        Raises:
+            ClosedError: The application is closed, perhaps while we waited.
         """
         while True:
+            self._check_open()
             # A thread that nobody used between two runs was forgotten: never keep its record.
             record = self._record(resource_id, thread_id)
             self._expire_parked(record)
@@ -491,9 +501,10 @@ class ThreadRuntime:
             if reservation is not None and reservation.run_id == run_id:
                 return reservation
             active = record.active
-            is_exempt = active is not None and (
-                active.run_id == run_id
-                or (active.lifecycle == "suspended" and active.agent.id == agent_id)
+            is_exempt = (
+                active is not None
+                and active.lifecycle == "suspended"
+                and (active.run_id == run_id or active.agent.id == agent_id)
             )
             if reservation is None and (active is None or is_exempt):
                 reserved = self._reserve(record, run_id=run_id, agent_id=agent_id)
@@ -665,17 +676,56 @@ class ThreadRuntime:
             subscription.add_run(parked.run_id, buffer)
         self.tasks.start(parked.agent.cancel_parked(parked.run_id), name=f"cancel:{parked.run_id}")
 
-    def abort_run(self, run_id: str) -> bool:
-        """Abort a run that is at work or being set up here; False if there is none."""
+    def check_new(self, run_id: str) -> None:
+        """
+        Refuse a second run under the id of one that this process knows.
+
+        Raises:
+            RunArgumentError: It is being set up, at work, or waits for an answer.
+            ClosedError: The application is closed.
+        """
+        self._check_open()
+        holders = (h for r in self._records.values() for h in (r.active, r.reservation))
+        if run_id in self._at_work or any(h is not None and h.run_id == run_id for h in holders):
+            raise RunArgumentError(
+                f"There is a run {run_id!r} already.",
+                id="AGENT_RUN_ID_IN_USE",
+                hint="Leave run_id out, and each run gets an id of its own.",
+                details={"argument": "run_id"},
+            )
+
+    def entered(self, output: ModelOutput, interrupt: Interrupt) -> None:
+        """This run is at work now."""
+        self._at_work[output.run_id] = (output, interrupt)
+
+    def left(self, output: ModelOutput) -> None:
+        """This run, or this segment of it, is at work no more."""
+        known = self._at_work.get(output.run_id)
+        if known is not None and known[0] is output:
+            del self._at_work[output.run_id]
+
+    def abort_run(self, run_id: str, *, agent_id: str) -> bool:
+        """
+        Abort a run that is at work or being set up here; False if there is none.
+
+        Raises:
+            ForeignRunError: It is another agent's.
+        """
+        found: tuple[str, Interrupt] | None = None
+        if run_id in self._at_work:
+            output, interrupt = self._at_work[run_id]
+            found = (output.agent_id, interrupt)
         for record in self._records.values():
-            for holder in (record.active, record.reservation):
-                if holder is None or holder.run_id != run_id:
-                    continue
-                if isinstance(holder, ActiveRun) and holder.lifecycle == "suspended":
-                    return False
-                holder.interrupt.abort()
-                return True
-        return False
+            reservation = record.reservation
+            if reservation is not None and reservation.run_id == run_id:
+                found = (reservation.agent_id, reservation.interrupt)
+        if found is None:
+            return False
+        owner, interrupt = found
+        if owner != agent_id:
+            raise ForeignRunError(run_id=run_id, agent_id=agent_id, owner=owner)
+        interrupt.abort()
+        return True
 
     def release_parked(self, run_id: str) -> None:
         """A parked run has ended without an answer: its thread is free."""
@@ -698,7 +748,7 @@ class ThreadRuntime:
         Follow all runs of a thread from now on, and the active one from its start.
 
         Raises:
-            ConfigError: The application is closed.
+            ClosedError: The application is closed.
         """
         self._check_open()
         record = self._record(resource_id, thread_id)
@@ -728,6 +778,24 @@ class ThreadRuntime:
         for record in list(self._records.values()):
             for subscription in list(record.subscriptions):
                 subscription.unsubscribe()
+            # Whoever waits for the thread learns that it will never be free.
+            record.notify()
+
+    async def store_waiting(self) -> None:
+        """
+        Store accepted signals whose turn will not come in this process; called when its runs
+        have ended and the store is still open.
+        """
+        for record in list(self._records.values()):
+            waiting = [
+                (record.waiting_agent, signal) for signal in (*record.pre_run, *record.pending)
+            ]
+            waiting += [(turn.agent, turn.signal) for turn in record.idle]
+            for queue in (record.pre_run, record.pending, record.idle):
+                queue.clear()
+            for agent, signal in waiting:
+                if agent is not None:
+                    await self._store(record, agent, signal)
 
 
 def _stopped() -> RunAbortedError:

@@ -8,11 +8,31 @@ once and never validated on the hot path. The usual envelope is
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-__all__ = ("Chunk", "agent_chunk")
+__all__ = ("RUN_CHUNKS", "Chunk", "agent_chunk")
 
 Chunk = dict[str, Any]
+
+#: What a run says about itself: readers act on these, so nobody else may write them.
+RUN_CHUNKS: Final = frozenset(
+    {
+        "abort",
+        "error",
+        "finish",
+        "object-result",
+        "start",
+        "step-finish",
+        "step-start",
+        "tool-call",
+        "tool-call-approval",
+        "tool-call-suspended",
+        "tool-error",
+        "tool-output-denied",
+        "tool-result",
+        "tripwire",
+    }
+)
 
 
 def agent_chunk(kind: str, run_id: str, payload: dict[str, Any]) -> Chunk:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Literal
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
-from mastra_core.base.isotime import parse_iso
 from mastra_core.base.jsonjs import encode
 from mastra_core.errors import (
     AmbiguousRunError,
@@ -51,6 +49,8 @@ UNSETTLED_WAIT_SECONDS: Final = 2.0
 _MISSING_READS: Final = 3
 _FIRST_PAUSE: Final = 0.025
 _LONGEST_PAUSE: Final = 0.5
+#: Members of a document that claiming it changes.
+_OF_THE_CLAIM: Final = frozenset({"status", "resumeClaim"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +149,7 @@ async def claim_parked_run(
         if not outcome.acquired:
             await waiting.pause(SIBLING_WAIT_SECONDS, _claimed(request))
             continue
-        current = outcome.snapshot or {}
-        if current.get("timestamp") != outer.get("timestamp"):
+        if not _is_same(outcome.snapshot or {}, outer):
             # Another answer was worked off between our look and our claim: look again.
             await held.release_anyway()
             continue
@@ -193,6 +192,12 @@ async def claim_for_cancel(
         await held.release_anyway()
         raise
     return ClaimedRun(parked=parked, claim=held, answers={})
+
+
+def _is_same(claimed: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
+    """Is what we claimed what we had looked at, but for the claim itself?"""
+    members = (set(claimed) | set(seen)) - _OF_THE_CLAIM
+    return all(claimed.get(name) == seen.get(name) for name in members)
 
 
 class _Patience:
@@ -245,8 +250,8 @@ async def _wait_for_others(
     status = str(outer.get("status"))
     claim = outer.get("resumeClaim")
     if isinstance(claim, Mapping):
-        if _has_expired(claim, snapshots.clock.now()):
-            await snapshots.recover_expired_claims()
+        # Whether its owner is gone is for the store's clock to say, not for ours.
+        if await snapshots.recover_expired_claims():
             await waiting.pause(SIBLING_WAIT_SECONDS, _claimed(request))
             return
         target = claim.get("target")
@@ -270,11 +275,6 @@ async def _wait_for_others(
         await waiting.pause(SIBLING_WAIT_SECONDS if is_named else UNSETTLED_WAIT_SECONDS, error)
         return
     raise NotSuspendedError(run_id=request.run_id, status=status)
-
-
-def _has_expired(claim: Mapping[str, Any], now: datetime) -> bool:
-    expires = claim.get("expiresAt")
-    return isinstance(expires, str) and parse_iso(expires) <= now
 
 
 def _answers(

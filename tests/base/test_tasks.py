@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 import pytest
 
 from mastra_core.base.tasks import TaskSupervisor, call_maybe_async, shielded
+from mastra_core.errors import ClosedError
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +98,7 @@ async def test_a_closed_supervisor_starts_nothing() -> None:
     tasks = TaskSupervisor("test")
     await tasks.close()
 
-    with pytest.raises(RuntimeError, match="test is closed"):
+    with pytest.raises(ClosedError, match="test is closed"):
         tasks.start(asyncio.sleep(0), name="late")
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn, Self
 
 import pytest
 
-from mastra_core import Agent, Mastra
+from mastra_core import Agent, FunctionTool, Mastra, ToolContext
 from mastra_core.config import load_settings
 from mastra_core.errors import (
     AdapterNotInstalledError,
+    CapabilityNotSupportedError,
     ConfigError,
+    MastraError,
     ModelNotFoundError,
+    PluginBrokenError,
+    RunNotFoundError,
     UnknownSchemeError,
 )
 from mastra_core.inmemory.storage import InMemoryStorage
-from mastra_core.testing.scripted_model import ScriptedModel, text
+from mastra_core.plugins import hookimpl
+from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
 
 pytestmark = pytest.mark.anyio
 
@@ -140,3 +148,71 @@ async def test_parameters_that_would_do_nothing_are_refused(role: str) -> None:
     with pytest.raises(ConfigError, match="no parameters"):
         async with Mastra(**{"storage": "memory:", role: "memory:?foo=1"}):  # type: ignore[arg-type] # one of them
             pass
+
+
+async def test_opening_at_the_same_time_opens_once() -> None:
+    """Both callers wait for one opening; one closing closes all of it."""
+    opened: list[str] = []
+
+    class Counted(InMemoryStorage):
+        async def __aenter__(self) -> Self:
+            opened.append("store")
+            return await super().__aenter__()
+
+    mastra = Mastra(storage=Counted(), own=True)
+
+    await asyncio.gather(mastra.open(), mastra.open(), mastra.open())
+    await asyncio.gather(mastra.aclose(), mastra.aclose())
+
+    assert ["store"] == opened
+    assert not mastra.is_open
+
+
+async def test_what_could_not_be_opened_is_not_there() -> None:
+    """A store that was open for a moment isn't handed out afterwards."""
+
+    @hookimpl
+    def mastra_startup(mastra: Mastra) -> None:
+        raise ValueError("not today")
+
+    plugin = ModuleType("refuses")
+    plugin.mastra_startup = mastra_startup  # type: ignore[attr-defined] # a module of a test
+    mastra = Mastra(storage="memory:", plugins=[plugin])
+
+    with pytest.raises(PluginBrokenError):
+        await mastra.open()
+
+    with pytest.raises(ConfigError):
+        _ = mastra.storage
+
+
+async def test_a_store_without_runs_opens() -> None:
+    """Agents work; only what needs an answer fails, and says why."""
+
+    class OnlyThreads(InMemoryStorage):
+        def __init__(self) -> None:
+            super().__init__()
+            self.capabilities = frozenset({"memory"})
+
+        @property
+        def workflows(self) -> NoReturn:
+            raise CapabilityNotSupportedError(capability="workflows", adapter="threads")
+
+    async def act(args: Any, context: ToolContext) -> str:
+        return "acted"
+
+    tool = FunctionTool(id="act", execute=act, require_approval=True)
+    model = ScriptedModel([[text("hello")], [tool_call("act", {})]])
+    agent = Agent(id="a", model=model, tools=[tool])
+    async with Mastra(storage=OnlyThreads(), agents=[agent], own=True) as mastra:
+        first = await agent.generate("hi", thread_id="t", resource_id="r")
+        with pytest.raises(MastraError) as raised:
+            await agent.generate("act", thread_id="t", resource_id="r")
+        with pytest.raises(RunNotFoundError):
+            await agent.approve_tool_call("any")
+        with pytest.raises(CapabilityNotSupportedError):
+            _ = mastra.snapshots
+
+        assert "hello" == first["text"]
+        assert "AGENT_SUSPEND_NO_STORAGE" == raised.value.id
+        assert not await agent.cancel_run("any")
