@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar, cast
 
 from mastra_core.errors import StorageConnectionError
+from mastra_core.rules.text_arguments import check_text_arguments
 
 __all__ = ("Domain", "Tables")
 
@@ -20,6 +21,10 @@ class Domain(Generic[T]):
     """Base of a domain; its methods reach the data through ``_tables`` only."""
 
     _tables: T
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        check_text_arguments(cls)
 
     def attach(self, tables: T | None) -> None:
         """Work on these tables; None for a store that is closed."""
