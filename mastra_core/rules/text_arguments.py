@@ -55,10 +55,9 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any] | None:
     async def checking(self: Any, *args: Any, **kwargs: Any) -> Any:
         for name, value in (*zip(positions, args, strict=False), *kwargs.items()):
             kind = wanted.get(name)
-            if kind is not None and type(value) is not str and value is not None:
-                _check(name, value, kind)
-            elif kind in _LISTS and value is not None:
-                _check(name, value, kind)
+            if kind is None or value is None or (type(value) is str and kind in _TEXTS):
+                continue
+            _check(name, value, kind)
         return await method(self, *args, **kwargs)
 
     setattr(checking, _MARK, True)
