@@ -71,7 +71,7 @@ class Session:
 class Job(Generic[T]):
     """One call, waiting for the thread; its future belongs to the caller's loop."""
 
-    __slots__ = ("future", "is_single", "loop")
+    __slots__ = ("future", "loop")
 
     #: True if it cares for transactions itself.
     alone = False
@@ -79,8 +79,6 @@ class Job(Generic[T]):
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[T] = self.loop.create_future()
-        #: True if one statement is all there is.
-        self.is_single = True
 
     def run(self, session: Session) -> T:
         """Do the work; called inside a transaction, and again if that is lost."""
@@ -108,7 +106,6 @@ class ReadJob(Job[list[Rows]]):
     def __init__(self, steps: Sequence[Step]) -> None:
         super().__init__()
         self.steps = steps
-        self.is_single = len(steps) == 1
 
     def run(self, session: Session) -> list[Rows]:
         return [session.run(step) for step in self.steps]
@@ -345,7 +342,7 @@ class Worker:
             self._run_writes(session, group)
 
     def _run_reads(self, session: Session, group: list[Job[Any]]) -> None:
-        if len(group) == 1 and group[0].is_single:
+        if len(group) == 1 and isinstance(group[0], ReadJob) and len(group[0].steps) == 1:
             _report([_attempt(session, group[0])])
             return
         try:

@@ -49,17 +49,22 @@ class RowCodec(Generic[M]):
             (name, write) for name, write in self._writers.values() if write is not None
         ]
         self._take = itemgetter(*self._fields)
-        # All fields in the order of the model; a required one is always overwritten.
-        self._template = {
+        defaults = {
             name: None if info.is_required() else info.get_default(call_default_factory=True)
             for name, info in model.model_fields.items()
         }
+        #: All fields, in the order of the model.
+        self._order = tuple(defaults)
+        #: Fields without a column, which have their defaults.
+        self._columnless = frozenset(defaults.keys() - set(self._fields))
+        self._constants = tuple(defaults[field] for field in sorted(self._columnless))
+        places = [*self._fields, *sorted(self._columnless)]
+        #: A row and the constants behind it, in the order of the model.
+        self._arrange = itemgetter(*map(places.index, self._order))
         #: What a NULL means where the model has another default than None.
-        self._defaults = {
-            field: default
-            for field in self._fields
-            if (default := self._template[field]) is not None
-        }
+        self._defaults = [
+            (field, default) for field in self._fields if (default := defaults[field]) is not None
+        ]
 
     def model(self, row: Row) -> M:
         """
@@ -68,8 +73,10 @@ class RowCodec(Generic[M]):
         Raises:
             StorageDataError: A value isn't what its column should hold.
         """
-        values = {**self._template, **dict(zip(self._fields, row, strict=True))}
-        given = {field for field in self._fields if values[field] is not None}
+        values = dict(zip(self._order, self._arrange((*row, *self._constants)), strict=True))
+        given = {field for field, value in values.items() if value is not None}
+        if self._columnless:
+            given -= self._columnless
         try:
             for field, read in self._readers:
                 value = values[field]
@@ -82,7 +89,7 @@ class RowCodec(Generic[M]):
                 f"A row of {self._table!r} can't be read: {exc}",
                 details={"table": self._table, "row": str(row[0])},
             ) from exc
-        for field, default in self._defaults.items():
+        for field, default in self._defaults:
             if values[field] is None:
                 values[field] = default
         return trusted(self._model, values, given)

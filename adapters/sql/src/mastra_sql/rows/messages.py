@@ -18,10 +18,13 @@ __all__ = ("MessageCodec",)
 logger = logging.getLogger(__name__)
 
 _FIELDS: Final = frozenset({"id", "role", "created_at", "thread_id", "content"})
+#: The members that are set, by whether there are a resource and a type; to be copied.
 _BY_OPTIONS: Final = {
-    (has_resource, has_type): _FIELDS
-    | ({"resource_id"} if has_resource else frozenset())
-    | ({"type"} if has_type else frozenset())
+    (has_resource, has_type): {
+        *_FIELDS,
+        *(("resource_id",) if has_resource else ()),
+        *(("type",) if has_type else ()),
+    }
     for has_resource in (True, False)
     for has_type in (True, False)
 }
@@ -36,6 +39,7 @@ class MessageCodec:
     def messages(self, rows: Sequence[Row]) -> list[Message]:
         """The messages of many rows; one whose time is none is left out, with a warning."""
         found: list[Message] = []
+        keep = found.append
         time_from = self._dialect.time_from
         for row, content in zip(rows, _contents([row[2] for row in rows]), strict=True):
             message_id, thread_id, _, role, kind, created_at, resource_id = row
@@ -59,7 +63,7 @@ class MessageCodec:
                 "content": content,
             }
             given = _BY_OPTIONS[resource_id is not None, kind is not None]
-            found.append(trusted(Message, values, set(given)))
+            keep(trusted(Message, values, given.copy()))
         return found
 
     def values(self, message: Message) -> dict[str, Any]:
