@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -271,13 +272,25 @@ def everything_installed(session: nox.Session, python: str | None = None) -> Env
     if python is None:
         place = Environment(session, "all-wheels")
     else:
-        program = shutil.which(f"python{python}")
+        program = find_python(python)
         if program is None:
-            not_run(session, f"there is no python{python} on PATH")
+            not_run(session, f"there is no python{python} on PATH or under pyenv")
         place = Environment(session, f"all-wheels-{python}", python=program)
     place.install_groups("beside")
     place.install_wheels(*PACKAGES)
     return place
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of this version that really runs; pyenv's stand-ins may not."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    on_path = shutil.which(f"python{version}")
+    places = [*([on_path] if on_path else []), *map(str, pyenv.glob(f"{version}*/bin/python"))]
+    for program in places:
+        asked = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        if asked.returncode == 0 and asked.stdout.startswith(f"Python {version}."):
+            return program
+    return None
 
 
 def not_run(session: nox.Session, why: str) -> NoReturn:
