@@ -12,7 +12,7 @@ from mastra_sql.executor import Step, atomic
 from mastra_sql.statement import StatementCache
 from mastra_sql.statements.memory import MemoryStatements, MessageFilter
 from mastra_sql.statements.notifications import NotificationStatements
-from mastra_sql.tables import ColumnKind, Tables, build_tables, column_kind
+from mastra_sql.tables import ColumnKind, Tables, build_tables, column_kind, data_columns
 
 
 def test_a_shape_is_compiled_once(dialect: SqliteDialect, tables: Tables) -> None:
@@ -94,4 +94,13 @@ def test_a_prefix_stands_before_every_table() -> None:
 def test_every_column_has_a_kind(tables: Tables) -> None:
     kinds = {column_kind(c) for t in (*tables.shared(), *tables.own()) for c in t.columns}
 
-    assert set(ColumnKind) == kinds
+    assert set(ColumnKind) - {ColumnKind.TWIN} == kinds
+
+
+def test_twins_stand_at_the_end_and_are_no_data() -> None:
+    threads = build_tables(twins=True).threads
+    claims = build_tables(twins=True).claims
+
+    assert ["createdAtZ", "updatedAtZ"] == [column.name for column in threads.columns][-2:]
+    assert "updatedAt" == data_columns(threads)[-1].name
+    assert data_columns(claims) == list(claims.columns)

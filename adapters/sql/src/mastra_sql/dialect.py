@@ -55,6 +55,10 @@ class SqlDialect(ABC):
         """A time column as it is read, compared and sorted; the column itself by default."""
         return column
 
+    def time_read(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """A time column as it is selected, where that takes more than comparing it."""
+        return self.time_out(column)
+
     def assignments(
         self, table: Table, values: Mapping[str, ColumnElement[Any]]
     ) -> dict[str, ColumnElement[Any]]:

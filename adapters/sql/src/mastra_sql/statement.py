@@ -16,11 +16,15 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 
 __all__ = (
+    "TWICE",
     "Binder",
     "Statement",
     "StatementCache",
     "compile_statement",
 )
+
+TWICE = "__twice"
+"""Behind a parameter's name: the same value once more, for a place of another type."""
 
 Binder = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
@@ -84,6 +88,7 @@ def compile_statement(
     # Executables of the Core are ClauseElements; only the annotation of the base class is wider.
     compiled = cast(SQLCompiler, cast(Any, executable).compile(dialect=compiler))
     order = tuple(compiled.positiontup or ())
+    names = tuple(name.removesuffix(TWICE) for name in order)
     fixed = {
         name: bind.value
         for name, bind in compiled.binds.items()
@@ -93,12 +98,12 @@ def compile_statement(
     return Statement(
         name=name,
         sql=str(compiled),
-        parameters=order,
+        parameters=names,
         columns=columns,
         writes=bool(compiled.isinsert or compiled.isupdate or compiled.isdelete),
         documents=documents,
         volatile=volatile,
-        bind=_binder(order, fixed),
+        bind=_binder(names, fixed),
     )
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, Table, Text
 
 from mastra_core.wire import tables as names
 
-__all__ = ("ColumnKind", "Tables", "build_tables", "column_kind")
+__all__ = ("ColumnKind", "Tables", "build_tables", "column_kind", "data_columns", "twin_name")
 
 
 class ColumnKind(StrEnum):
@@ -27,6 +28,8 @@ class ColumnKind(StrEnum):
     JSON = "json"
     #: An instant.
     TIME = "time"
+    #: The instant of another column again, in another type; written, but not data of its own.
+    TWIN = "twin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +75,39 @@ def column_kind(column: Column[object]) -> ColumnKind:
     return ColumnKind(column.info["kind"])
 
 
-TEXT, INTEGER, JSON, TIME = ColumnKind
+def data_columns(table: Table) -> list[Column[Any]]:
+    """The columns that hold something of their own, in the order of the table."""
+    return [column for column in table.columns if column_kind(column) is not ColumnKind.TWIN]
+
+
+def twin_name(name: str) -> str:
+    """The name of a time column's twin."""
+    return f"{name}Z"
+
+
+TEXT, INTEGER, JSON, TIME, TWIN = ColumnKind
+
+#: Names of the tables that no peer knows.
+_OWN = frozenset({names.NOTIFICATION_CLAIMS, names.SCHEMA_VERSIONS})
 
 #: name, kind, required
 _Column = tuple[str, ColumnKind, bool]
 
 
-def build_tables(prefix: str = "") -> Tables:
-    """The tables, their names behind a prefix; without one peers find them, too."""
-    metadata = MetaData()
+def build_tables(prefix: str = "", *, schema: str | None = None, twins: bool = False) -> Tables:
+    """
+    The tables, their names behind a prefix; without one peers find them, too.
+
+    Args:
+        prefix: In front of every name.
+        schema: Schema of all tables, where a database has schemas.
+        twins: Whether each time column of a shared table has a twin, at the table's end.
+    """
+    metadata = MetaData(schema=schema)
 
     def table(name: str, columns: Sequence[_Column], key: Sequence[str] = ()) -> Table:
+        doubled = [c for c, kind, _ in columns if kind is TIME] if name not in _OWN else []
+        all_columns = [*columns, *((twin_name(c), TWIN, False) for c in doubled if twins)]
         return Table(
             prefix + name,
             metadata,
@@ -93,9 +118,9 @@ def build_tables(prefix: str = "") -> Tables:
                     nullable=not required,
                     primary_key=column in key,
                     autoincrement=False,
-                    info={"kind": kind.value},
+                    info={"kind": kind.value, "table": name},
                 )
-                for column, kind, required in columns
+                for column, kind, required in all_columns
             ),
         )
 

@@ -20,7 +20,7 @@ from mastra_core.errors import StorageDataError, WireDecodeError
 from mastra_core.wire.base import trusted
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.executor import Row
-from mastra_sql.tables import ColumnKind, column_kind
+from mastra_sql.tables import ColumnKind, column_kind, data_columns
 
 __all__ = ("RowCodec",)
 
@@ -36,7 +36,7 @@ class RowCodec(Generic[M]):
         self._model = model
         self._table = table.name
         fields = _fields_by_column(model, table)
-        columns = list(table.columns)
+        columns = data_columns(table)
         self._names = tuple(column.name for column in columns)
         self._fields = tuple(fields[column.name] for column in columns)
         self._required = frozenset(fields[c.name] for c in columns if not c.nullable)
@@ -146,7 +146,7 @@ def _fields_by_column(model: type[BaseModel], table: Table) -> dict[str, str]:
     by_alias = {info.alias or name: name for name, info in model.model_fields.items()}
     return {
         column.name: column.name if column.name in model.model_fields else by_alias[column.name]
-        for column in table.columns
+        for column in data_columns(table)
     }
 
 
@@ -156,7 +156,7 @@ def _reader(column: Column[Any], dialect: SqlDialect) -> Callable[[Any], Any] | 
             return decode
         case ColumnKind.TIME:
             return dialect.time_from
-        case ColumnKind.TEXT | ColumnKind.INTEGER:
+        case ColumnKind.TEXT | ColumnKind.INTEGER | ColumnKind.TWIN:
             return None
 
 
@@ -167,5 +167,5 @@ def _writer(column: Column[Any], dialect: SqlDialect) -> Callable[[Any], Any] | 
         case ColumnKind.TIME:
             time_value: Callable[[datetime], Any] = dialect.time_value
             return time_value
-        case ColumnKind.TEXT | ColumnKind.INTEGER:
+        case ColumnKind.TEXT | ColumnKind.INTEGER | ColumnKind.TWIN:
             return None

@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.statement import Statement, StatementCache
-from mastra_sql.tables import ColumnKind, Tables, column_kind
+from mastra_sql.tables import ColumnKind, Tables, column_kind, data_columns
 
 __all__ = (
     "StatementSet",
@@ -71,13 +71,13 @@ class StatementSet:
             case ColumnKind.JSON:
                 return self.dialect.json_out(found).label(column.name)
             case ColumnKind.TIME:
-                return self.dialect.time_out(found).label(column.name)
-            case ColumnKind.TEXT | ColumnKind.INTEGER:
+                return self.dialect.time_read(found).label(column.name)
+            case ColumnKind.TEXT | ColumnKind.INTEGER | ColumnKind.TWIN:
                 return found
 
     def all_of(self, table: Table) -> list[ColumnElement[Any]]:
         """Every column as it is selected."""
-        return [self.readable(column) for column in table.columns]
+        return [self.readable(column) for column in data_columns(table)]
 
     def writable(self, column: Column[Any], name: str | None = None) -> ColumnElement[Any]:
         """A parameter on its way into the column."""
@@ -92,7 +92,7 @@ class StatementSet:
         """Assignments of parameters to these columns, or to all."""
         values = {
             column.name: self.writable(column)
-            for column in table.columns
+            for column in data_columns(table)
             if columns is None or column.name in columns
         }
         return self.dialect.assignments(table, values)

@@ -20,6 +20,7 @@ from sqlalchemy import (
 from mastra_core.contracts.storage import OrderBy
 from mastra_sql.statement import Statement
 from mastra_sql.statements.base import StatementSet, equal, parameter
+from mastra_sql.tables import data_columns
 
 __all__ = ("MemoryStatements", "MessageFilter", "ThreadFilter")
 
@@ -289,22 +290,23 @@ class MemoryStatements(StatementSet):
         """
 
         def build() -> Executable:
-            table = self.tables.messages
+            table, time_out = self.tables.messages, self.dialect.time_out
             target = (
-                select(table.c.thread_id, table.c.createdAt, table.c.id)
+                select(table.c.thread_id, time_out(table.c.createdAt).label("at"), table.c.id)
                 .where(table.c.id == parameter("id"))
                 .cte("target")
             )
             other = table.alias("other")
             joined = other.join(target, other.c.thread_id == target.c.thread_id)
-            here = tuple_(other.c.createdAt, other.c.id)
-            there = tuple_(target.c.createdAt, target.c.id)
-            columns = [self.readable(column, other) for column in table.columns]
+            at = time_out(other.c.createdAt)
+            here = tuple_(at, other.c.id)
+            there = tuple_(target.c.at, target.c.id)
+            columns = [self.readable(column, other) for column in data_columns(table)]
             before = (
                 select(*columns)
                 .select_from(joined)
                 .where(here <= there)
-                .order_by(other.c.createdAt.desc(), other.c.id.desc())
+                .order_by(at.desc(), other.c.id.desc())
                 .limit(parameter("before"))
                 .subquery("before")
             )
@@ -312,7 +314,7 @@ class MemoryStatements(StatementSet):
                 select(*columns)
                 .select_from(joined)
                 .where(here > there)
-                .order_by(other.c.createdAt, other.c.id)
+                .order_by(at, other.c.id)
                 .limit(parameter("after"))
                 .subquery("after")
             )

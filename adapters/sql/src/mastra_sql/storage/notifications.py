@@ -39,6 +39,7 @@ from mastra_sql.rows.sidecars import SidecarCodec
 from mastra_sql.statements.notifications import NotificationStatements
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
+from mastra_sql.tables import data_columns
 
 __all__ = (
     "Pair",
@@ -60,7 +61,7 @@ class SqlNotifications:
         self._sql = NotificationStatements(host.dialect, host.tables)
         self._codec = RowCodec(NotificationRecord, host.tables.notifications, host.dialect)
         self._sidecars = SidecarCodec(host.dialect)
-        self._width = len(host.tables.notifications.columns)
+        self._width = len(data_columns(host.tables.notifications))
 
     # -- create ----------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, literal_column
 
-from mastra_core.base.isotime import from_epoch_ms
+from mastra_core.base.isotime import from_epoch_ms, to_iso_ms
 from mastra_core.base.jsonjs import json_path, sanitize_copy
 from mastra_core.contracts.storage import (
     ClaimOutcome,
@@ -472,7 +472,8 @@ class SqlWorkflows:
 
         def looking(store_now: datetime, *, tolerant: bool) -> Step:
             statement = self._sql.expired_claims(tolerant=tolerant)
-            return Step.of(statement, {**values, "store_now": self._time(store_now)})
+            # Compared with a member of the document, which is a text in every database.
+            return Step.of(statement, {**values, "store_now": to_iso_ms(store_now)})
 
         # Usually nothing expired: a look that takes no lock.
         local_now = self._host.clock.now()

@@ -1,0 +1,113 @@
+"""What may be set for a PostgreSQL database, and what its URL means."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Literal
+from urllib.parse import unquote, urlsplit
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from mastra_core.base.redact import redact_url
+from mastra_core.errors import InvalidUrlError
+
+__all__ = ("PostgresSettings",)
+
+_SCHEMES: Final = frozenset({"postgresql", "postgres", "postgresql+psycopg", "postgres+psycopg"})
+
+
+class PostgresSettings(BaseModel):
+    """
+    Options of ``PostgresStorage``; query parameters ``mastra_*`` of the URL set them, too.
+
+    What else stands in the URL goes to libpq as it is: ``sslmode``, ``options``, ...
+
+    Example::
+
+        PostgresSettings(url="postgresql://app@db/app?mastra_schema=agents", pool_size=8)
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    #: ``postgresql://user:password@host:port/database?...``
+    url: str
+    #: The part after ``+`` of the URL's scheme; there is one driver.
+    driver: Literal["psycopg"] | None = None
+    #: Password, if it shouldn't stand in the URL.
+    password: SecretStr | None = None
+    #: Schema of all tables, as ``schemaName`` of the TypeScript store.
+    schema_name: str = Field(default="public", alias="schema", pattern=r"^[A-Za-z_][A-Za-z0-9_$]*$")
+    #: Put in front of every table name; with one, peers of the other language see nothing.
+    prefix: str = Field(default="", pattern=r"^[A-Za-z_]?[A-Za-z0-9_]*$")
+    #: Never create or change anything; refuse to open what has to be migrated first.
+    disable_init: bool = False
+    #: How many connections at most; concurrent calls share them.
+    pool_size: int = Field(default=4, ge=1, le=200)
+    #: How many of them may be shared by single statements at once.
+    shared_connections: int = Field(default=2, ge=1, le=200)
+    #: How long a transaction waits for a free connection.
+    pool_timeout_ms: int = Field(default=30_000, ge=1, le=600_000)
+    #: How long connecting may take.
+    connect_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
+    #: How long the server may work on one call before it is cancelled.
+    statement_timeout_ms: int = Field(default=30_000, ge=100, le=3_600_000)
+    #: Prepare each shape of a statement once per connection. ``auto`` stops doing so when a
+    #: pooler in between loses them; ``off`` is for old poolers in transaction mode.
+    prepared_statements: Literal["auto", "on", "off"] = "auto"
+    #: Zone of the naive time columns; the ``TZ`` of all Node processes on the database.
+    naive_timezone: str = "UTC"
+    #: How new snapshots are compressed, if this package may change tables.
+    snapshot_compression: Literal["auto", "lz4", "pglz", "unchanged"] = "auto"
+    #: Larger snapshots are refused (snapshots.md G12).
+    max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_url_options(cls, data: Any) -> Any:
+        """Move ``mastra_*`` parameters out of the URL; what was given apart wins."""
+        if not isinstance(data, dict) or not isinstance(data.get("url"), str):
+            return data
+        url, options = _split_options(data["url"])
+        return {**options, **data, "url": url}
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        if urlsplit(url).scheme not in _SCHEMES:
+            raise InvalidUrlError(url=redact_url(url), reason="it is no PostgreSQL address")
+        return url
+
+    @field_validator("naive_timezone")
+    @classmethod
+    def _check_timezone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (OSError, ValueError) as exc:
+            raise ValueError(f"{name!r} is no time zone, e.g. 'UTC' or 'Europe/Berlin'") from exc
+        return name
+
+    @property
+    def conninfo(self) -> str:
+        """The URL as libpq understands it."""
+        scheme, rest = self.url.split(":", 1)
+        return f"{scheme.partition('+')[0]}:{rest}"
+
+    @property
+    def where(self) -> str:
+        """The database without secrets, for messages."""
+        return redact_url(self.conninfo.partition("?")[0])
+
+
+def _split_options(url: str) -> tuple[str, dict[str, str]]:
+    base, mark, query = url.partition("?")
+    if not mark:
+        return url, {}
+    ours: dict[str, str] = {}
+    rest: list[str] = []
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if name.startswith("mastra_"):
+            ours[name.removeprefix("mastra_")] = unquote(value)
+        else:
+            rest.append(pair)
+    return (f"{base}?{'&'.join(rest)}" if rest else base), ours
