@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
+from mastra_core.base.clock import Clock, SystemClock
+from mastra_core.plugins.context import AdapterContext
 from mastra_libsql.embedded import EmbeddedExecutor
-from mastra_libsql.settings import LibSQLSettings
+from mastra_libsql.host_time import HostTime
+from mastra_libsql.settings import LibSQLConnection
 from mastra_libsql.write_lock import WriteLock
 from mastra_sql.executor import Executor, Observer
 
-__all__ = ("Client", "open_client", "open_write_lock")
+__all__ = ("Client", "open_client", "open_write_lock", "share_client")
 
 
 class Client(Executor, Protocol):
@@ -50,10 +53,10 @@ async def open_write_lock() -> AsyncIterator[WriteLock]:
 
 @asynccontextmanager
 async def open_client(
-    settings: LibSQLSettings, lock: WriteLock | None = None
+    settings: LibSQLConnection, lock: WriteLock | None = None, clock: Clock | None = None
 ) -> AsyncIterator[Client]:
     """The client of a database, open."""
-    client = _client(settings, lock or WriteLock())
+    client = _client(settings, lock or WriteLock(), clock or SystemClock())
     try:
         await client.open()
         yield client
@@ -61,10 +64,28 @@ async def open_client(
         await client.aclose()
 
 
-def _client(settings: LibSQLSettings, lock: WriteLock) -> Client:
+@asynccontextmanager
+async def share_client(
+    context: AdapterContext, settings: LibSQLConnection
+) -> AsyncIterator[Client]:
+    """The client that all users of a database in this context have in common."""
+    async with AsyncExitStack() as stack:
+        lock = await stack.enter_async_context(
+            context.share(("libsql.write_lock", settings.target.address), open_write_lock)
+        )
+        connection = settings.connection
+        yield await stack.enter_async_context(
+            context.share(
+                ("libsql.client", connection),
+                lambda: open_client(connection, lock, context.clock),
+            )
+        )
+
+
+def _client(settings: LibSQLConnection, lock: WriteLock, clock: Clock) -> Client:
     target = settings.target
     if target.is_embedded:
-        return EmbeddedExecutor(target, settings, lock)
+        return EmbeddedExecutor(target, settings, lock, HostTime(clock))
     from mastra_libsql.remote import remote_client
 
     return remote_client(target, settings)

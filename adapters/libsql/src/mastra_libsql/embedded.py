@@ -9,7 +9,8 @@ import apsw
 
 from mastra_core.errors import MastraError
 from mastra_libsql.errors import storage_error
-from mastra_libsql.settings import LibSQLSettings, Target, TargetKind
+from mastra_libsql.host_time import HostTime
+from mastra_libsql.settings import LibSQLConnection, Target, TargetKind
 from mastra_libsql.worker import CallJob, ProgramJob, ReadJob, Session, StatementJob, Worker
 from mastra_libsql.write_lock import BusyWait, WriteLock
 from mastra_sql.executor import Observer, ProgramFactory, Rows, Step
@@ -27,19 +28,29 @@ class EmbeddedExecutor:
     Runs statements on a file or in memory.
 
     A file has one writing and one reading connection, each with its own thread; a database
-    in memory has one connection for both.
+    in memory has one connection for both. What must be on disk when it returns has a third
+    one, opened with its first use.
     """
 
-    def __init__(self, target: Target, settings: LibSQLSettings, lock: WriteLock) -> None:
+    def __init__(
+        self, target: Target, settings: LibSQLConnection, lock: WriteLock, time: HostTime
+    ) -> None:
         self.where: str = target.address
+        self.time: HostTime = time
         self._settings = settings
         self._is_file = target.kind is TargetKind.FILE
         timeout = settings.busy_timeout_ms / 1000
         self._writer = Worker(
             self._open_writer, name=f"libsql-writer:{self.where}", lock=lock, lock_timeout=timeout
         )
-        self._reader = self._writer
+        self._reader = self._careful_writer = self._writer
         if self._is_file:
+            self._careful_writer = Worker(
+                self._open_careful_writer,
+                name=f"libsql-careful-writer:{self.where}",
+                lock=lock,
+                lock_timeout=timeout,
+            )
             self._reader = Worker(
                 self._open_reader, name=f"libsql-reader:{self.where}", lock=None, lock_timeout=0
             )
@@ -70,6 +81,15 @@ class EmbeddedExecutor:
         except Exception as exc:
             raise storage_error(exc, operation, self.where) from exc
 
+    async def transact_durably(self, operation: str, program: ProgramFactory[T]) -> T:
+        """As ``transact``, but on disk when it returns, whatever the machine does then."""
+        try:
+            return await self._careful_writer.submit(ProgramJob(program))
+        except MastraError:
+            raise
+        except Exception as exc:
+            raise storage_error(exc, operation, self.where) from exc
+
     async def call(self, operation: str, call: Callable[[Session], T]) -> T:
         """Do something else with the writing connection, between transactions."""
         try:
@@ -95,8 +115,9 @@ class EmbeddedExecutor:
 
     async def aclose(self) -> None:
         """Close both connections; idempotent."""
-        if self._reader is not self._writer:
-            await self._reader.aclose()
+        for worker in (self._reader, self._careful_writer):
+            if worker is not self._writer:
+                await worker.aclose()
         await self._writer.aclose()
 
     @property
@@ -105,7 +126,7 @@ class EmbeddedExecutor:
 
     def held(self) -> dict[str, int]:
         """Connections, worker threads and waiting calls, right now."""
-        workers = {self._writer, self._reader}
+        workers = self._workers()
         return {
             "connections": sum(worker.is_open for worker in workers),
             "worker_threads": sum(worker.is_running for worker in workers),
@@ -114,8 +135,11 @@ class EmbeddedExecutor:
 
     def observe(self, observer: Observer | None) -> None:
         """Call this for every statement from now on, in the thread that ran it."""
-        for worker in {self._writer, self._reader}:
+        for worker in self._workers():
             worker.observe(observer)
+
+    def _workers(self) -> set[Worker]:
+        return {self._writer, self._reader, self._careful_writer}
 
     # -- connections -----------------------------------------------------------------------
 
@@ -133,6 +157,17 @@ class EmbeddedExecutor:
             raise
         return connection
 
+    def _open_careful_writer(self, is_closing: Callable[[], bool]) -> apsw.Connection:
+        connection = self._open_writer(is_closing)
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def open_probe(self) -> apsw.Connection:
+        """A connection for somebody who only looks whether others wrote; he closes it."""
+        connection = apsw.Connection(self.where, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(0)
+        return connection
+
     def _open_reader(self, is_closing: Callable[[], bool]) -> apsw.Connection:
         connection = self._connect(is_closing)
         connection.execute("PRAGMA query_only = ON")
@@ -141,4 +176,11 @@ class EmbeddedExecutor:
     def _connect(self, is_closing: Callable[[], bool]) -> apsw.Connection:
         connection = apsw.Connection(self.where, statementcachesize=_PREPARED)
         connection.set_busy_handler(BusyWait(self._settings.busy_timeout_ms, is_closing))
+        time = self.time
+        for name, ask in (
+            ("mastra_now_ms", time.now_ms),
+            ("mastra_now_us", time.now_us),
+            ("mastra_boot", lambda: time.boot),
+        ):
+            connection.create_scalar_function(name, ask, 0)
         return connection

@@ -14,7 +14,7 @@ import libsql_client
 from mastra_core.errors import MastraError
 from mastra_libsql.errors import ClosedError, is_busy, is_malformed_json, storage_error
 from mastra_libsql.guards import Bound, guards
-from mastra_libsql.settings import LibSQLSettings, Target, TargetKind
+from mastra_libsql.settings import LibSQLConnection, Target, TargetKind
 from mastra_sql.executor import Executed, Observer, ProgramFactory, Rows, Step
 
 __all__ = ("HttpExecutor", "RemoteExecutor", "WebSocketExecutor", "remote_client")
@@ -29,7 +29,7 @@ class _StaleReadError(Exception):
     """Somebody else wrote between the reads and the writes of a program."""
 
 
-def remote_client(target: Target, settings: LibSQLSettings) -> RemoteExecutor:
+def remote_client(target: Target, settings: LibSQLConnection) -> RemoteExecutor:
     """The executor for the protocol of the URL; not connected yet."""
     if target.kind is TargetKind.HTTP:
         return HttpExecutor(target, settings)
@@ -39,7 +39,7 @@ def remote_client(target: Target, settings: LibSQLSettings) -> RemoteExecutor:
 class RemoteExecutor(ABC):
     """What both protocols have in common: limits, retries, errors."""
 
-    def __init__(self, target: Target, settings: LibSQLSettings) -> None:
+    def __init__(self, target: Target, settings: LibSQLConnection) -> None:
         self.where: str = target.address
         self._target = target
         self._timeout = settings.request_timeout_ms / 1000
@@ -243,7 +243,7 @@ class HttpExecutor(RemoteExecutor):
 class WebSocketExecutor(RemoteExecutor):
     """A WebSocket carries interactive transactions."""
 
-    def __init__(self, target: Target, settings: LibSQLSettings) -> None:
+    def __init__(self, target: Target, settings: LibSQLConnection) -> None:
         super().__init__(target, settings)
         self._calls: set[asyncio.Future[Any]] = set()
 

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from mastra_core.errors import InvalidUrlError
 
-__all__ = ("LibSQLSettings", "Target", "TargetKind")
+__all__ = ("PREFIX", "LibSQLConnection", "LibSQLSettings", "Target", "TargetKind")
 
+#: What a prefix of table names looks like.
+PREFIX: Final = r"^[A-Za-z_]?[A-Za-z0-9_]*$"
 _MEMORY: Final = frozenset({":memory:", "file::memory:", "file::memory:?cache=shared"})
 _REMOTE: Final = {
     "libsql": "libsql",
@@ -56,14 +58,8 @@ class Target(BaseModel):
         return self.kind is TargetKind.FILE and not Path(self.address).exists()
 
 
-class LibSQLSettings(BaseModel):
-    """
-    Options of ``LibSQLStorage``; query parameters ``mastra_*`` of the URL set them, too.
-
-    Example::
-
-        LibSQLSettings(url="file:app.db", busy_timeout_ms=2000)
-    """
+class LibSQLConnection(BaseModel):
+    """How a database is reached; users of one database with equal values share a client."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
@@ -73,18 +69,12 @@ class LibSQLSettings(BaseModel):
     driver: Literal["http", "https", "ws", "wss"] | None = None
     #: Token for a libSQL server; also ``authToken`` in the URL.
     auth_token: SecretStr | None = None
-    #: Put in front of every table name; with one, peers of the other language see nothing.
-    prefix: str = Field(default="", pattern=r"^[A-Za-z_]?[A-Za-z0-9_]*$")
-    #: Never create or change anything; refuse to open what has to be migrated first.
-    disable_init: bool = False
     #: How long a writer waits for other processes before it gives up.
     busy_timeout_ms: int = Field(default=10_000, ge=0, le=600_000)
     #: How long a server may take to answer.
     request_timeout_ms: int = Field(default=30_000, ge=100, le=600_000)
     #: How many writers may be at a server at once; more of them livelock it.
     max_remote_writers: int = Field(default=4, ge=1, le=64)
-    #: Larger snapshots are refused (snapshots.md G12).
-    max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
 
     @model_validator(mode="before")
     @classmethod
@@ -104,6 +94,30 @@ class LibSQLSettings(BaseModel):
             InvalidUrlError: It is none of ours.
         """
         return _target(self.url, self.driver, self.auth_token)
+
+    @property
+    def connection(self) -> LibSQLConnection:
+        """Only what decides about the client."""
+        return LibSQLConnection(
+            **{name: getattr(self, name) for name in LibSQLConnection.model_fields}
+        )
+
+
+class LibSQLSettings(LibSQLConnection):
+    """
+    Options of ``LibSQLStorage``; query parameters ``mastra_*`` of the URL set them, too.
+
+    Example::
+
+        LibSQLSettings(url="file:app.db", busy_timeout_ms=2000)
+    """
+
+    #: Put in front of every table name; with one, peers of the other language see nothing.
+    prefix: str = Field(default="", pattern=PREFIX)
+    #: Never create or change anything; refuse to open what has to be migrated first.
+    disable_init: bool = False
+    #: Larger snapshots are refused (snapshots.md G12).
+    max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
 
 
 def _split_options(url: str) -> tuple[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,7 +13,7 @@ from mastra_core.contracts.storage.health import StoreHealth
 from mastra_core.errors import StorageConnectionError, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_libsql.capabilities import STORAGE_CAPABILITIES
-from mastra_libsql.client import Client, open_client, open_write_lock
+from mastra_libsql.client import Client, open_client, share_client
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.errors import error_id
 from mastra_libsql.health import look_at
@@ -152,13 +152,8 @@ class LibSQLStorage:
         if self._opened is not None:
             return
         async with AsyncExitStack() as stack:
-            address = self.settings.target.address
-            share = self._context.share
-            lock = await stack.enter_async_context(
-                share(("libsql.write_lock", address), open_write_lock)
-            )
             self._door.client = await stack.enter_async_context(
-                share(("libsql.client", self.settings), lambda: open_client(self.settings, lock))
+                share_client(self._context, self.settings)
             )
             try:
                 await self._migrate()
@@ -250,7 +245,7 @@ class LibSQLStorage:
         if self._door.client is not None:
             yield
             return
-        async with open_client(self.settings) as client:
+        async with open_client(self.settings, clock=self._context.clock) as client:
             self._door.client = client
             try:
                 yield
@@ -357,14 +352,16 @@ class _Door:
             )
         return self.client
 
-    async def read(self, operation: str, *steps: Step) -> list[Rows]:
-        return await (self.client or self.opened()).read(operation, *steps)
+    # These hand on the client's coroutine: one more around it would do nothing but cost.
 
-    async def write(self, operation: str, step: Step) -> Rows:
-        return await (self.client or self.opened()).write(operation, step)
+    def read(self, operation: str, *steps: Step) -> Coroutine[Any, Any, list[Rows]]:
+        return (self.client or self.opened()).read(operation, *steps)
 
-    async def transact(self, operation: str, program: ProgramFactory[T]) -> T:
-        return await (self.client or self.opened()).transact(operation, program)
+    def write(self, operation: str, step: Step) -> Coroutine[Any, Any, Rows]:
+        return (self.client or self.opened()).write(operation, step)
+
+    def transact(self, operation: str, program: ProgramFactory[T]) -> Coroutine[Any, Any, T]:
+        return (self.client or self.opened()).transact(operation, program)
 
     async def read_program(self, operation: str, program: ProgramFactory[T]) -> T:
         """Run a program that only reads, without any lock; it may see several states."""

@@ -1,0 +1,78 @@
+"""SQLite as the bus and leases see it: times are numbers of milliseconds."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlalchemy import BigInteger, ColumnElement, Table, Text, bindparam, func, literal_column, text
+
+from mastra_libsql.dialect import SqliteDialect
+from mastra_libsql.settings import Target
+from mastra_sql.bus import BusDialect
+from mastra_sql.tables import ColumnKind
+
+__all__ = ("EmbeddedBusDialect", "RemoteBusDialect", "bus_dialect")
+
+
+class _SqliteBusDialect(BusDialect):
+    """What a file and a server have in common."""
+
+    time_kind: ClassVar[ColumnKind] = ColumnKind.INTEGER
+
+    def later(self, milliseconds: ColumnElement[Any]) -> ColumnElement[Any]:
+        return self.now() + milliseconds
+
+    def epoch_ms(self, column: ColumnElement[Any]) -> ColumnElement[int]:
+        return column
+
+    def left_ms(self, column: ColumnElement[Any]) -> ColumnElement[int]:
+        return column - self.now()
+
+    def larger(self, left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElement[Any]:
+        # The scalar max() is NULL if any of its arguments is.
+        return func.max(func.coalesce(left, right), func.coalesce(right, left))
+
+    def smaller(self, left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.min(func.coalesce(left, right), func.coalesce(right, left))
+
+    def one_of_numbers(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        listed: ColumnElement[Any] = bindparam(name, required=True, type_=Text())
+        return column.op("IN")(text(f"(SELECT value FROM json_each(:{name}))").bindparams(listed))  # noqa: S608
+
+    def held(self, pending: Table, name: str) -> ColumnElement[bool]:
+        listed: Any = bindparam(name, required=True, type_=Text())
+        members = "value ->> 0, value ->> 1, value ->> 2"
+        return text(
+            f"(epoch, seq, attempt) IN (SELECT {members} FROM json_each(:{name}))"  # noqa: S608
+        ).bindparams(listed)
+
+
+class EmbeddedBusDialect(_SqliteBusDialect):
+    """A database in this process; it asks us for the time (``host_time``)."""
+
+    def __init__(self, sql: SqliteDialect) -> None:
+        super().__init__(sql)
+
+    def now(self) -> ColumnElement[Any]:
+        return func.mastra_now_ms(type_=BigInteger())
+
+    def now_us(self) -> ColumnElement[int]:
+        return func.mastra_now_us(type_=BigInteger())
+
+    def incarnation(self) -> ColumnElement[Any] | None:
+        return func.mastra_boot(type_=Text())
+
+
+class RemoteBusDialect(_SqliteBusDialect):
+    """A libSQL server; its own clock decides."""
+
+    def now(self) -> ColumnElement[Any]:
+        return literal_column("CAST(unixepoch('subsec') * 1000 AS INTEGER)", BigInteger())
+
+    def now_us(self) -> ColumnElement[int]:
+        return literal_column("CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000", BigInteger())
+
+
+def bus_dialect(sql: SqliteDialect, target: Target) -> BusDialect:
+    """The dialect of a database."""
+    return EmbeddedBusDialect(sql) if target.is_embedded else RemoteBusDialect(sql)

@@ -1,0 +1,123 @@
+"""``LibSQLLease``: leases in a libSQL database."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from mastra_core.contracts.lease import LeaseCapabilities
+from mastra_core.plugins.context import AdapterContext
+from mastra_libsql.bus_dialect import bus_dialect
+from mastra_libsql.bus_schema import BusSchema, plan_of_parts
+from mastra_libsql.capabilities import LEASE_CAPABILITIES
+from mastra_libsql.dialect import SqliteDialect
+from mastra_libsql.migrate import MigrationPlan
+from mastra_libsql.settings import PREFIX, LibSQLConnection, Target, TargetKind
+from mastra_libsql.sharing import open_place, plan_of_place
+from mastra_sql.bus import Doorbell
+from mastra_sql.executor import Executor, Rows, Step, atomic
+from mastra_sql.lease import SqlLease
+
+__all__ = ("LibSQLLease", "LibSQLLeaseSettings")
+
+
+class LibSQLLeaseSettings(LibSQLConnection):
+    """Options of ``LibSQLLease``; query parameters ``mastra_*`` of the URL set them, too."""
+
+    #: Put in front of every table name.
+    prefix: str = Field(default="", pattern=PREFIX)
+    #: Never create or change anything; refuse to open what has to be migrated first.
+    disable_init: bool = False
+    #: Wake other processes by datagrams; without it they look every few milliseconds.
+    doorbell: bool = True
+    #: A lease that expired stays ungrantable to others for so long (L13).
+    lock_delay_ms: int = Field(default=0, ge=0)
+    #: How stale a watch may be where nothing rings.
+    watch_poll_ms: int = Field(default=1_000, ge=1)
+
+
+class LibSQLLease(SqlLease):
+    """
+    A lease provider in a SQLite file, in memory, or on a libSQL server.
+
+    Args:
+        settings: URL and options, or just the URL.
+        context: Clock, ids, and what storage, pubsub and lease of one URL share.
+        options: Settings by name, for those who give just the URL.
+    """
+
+    def __init__(
+        self,
+        settings: LibSQLLeaseSettings | str,
+        context: AdapterContext | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(settings, str):
+            settings = LibSQLLeaseSettings(url=settings, **options)
+        context = context or AdapterContext()
+        target = settings.target
+        self.settings: LibSQLLeaseSettings = settings
+        self._context = context
+        self._schema = BusSchema(settings.prefix)
+        self._opened_place: AsyncExitStack | None = None
+        super().__init__(
+            dialect=bus_dialect(SqliteDialect(has_own_clock=not target.is_embedded), target),
+            tables=self._schema.lease,
+            capabilities=_capabilities_of(target),
+            clock=context.clock,
+            ids=context.ids,
+            lock_delay_ms=settings.lock_delay_ms,
+            watch_poll_ms=settings.watch_poll_ms,
+            namespace=f"{context.namespace}:" if context.namespace else "",
+        )
+
+    async def _connect(self) -> tuple[Executor, Doorbell]:
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(
+                open_place(
+                    self._context,
+                    self.settings,
+                    self._schema,
+                    self._schema.lease_parts(),
+                    disable_init=self.settings.disable_init,
+                    with_doorbell=self.settings.doorbell,
+                )
+            )
+            self._opened_place = stack.pop_all()
+        return place.client, place.bell
+
+    async def _disconnect(self) -> None:
+        opened, self._opened_place = self._opened_place, None
+        if opened is not None:
+            await opened.aclose()
+
+    async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
+        # Both in one hop, or one request: a writing transaction is alone in its database.
+        granted, looked = await executor.transact("acquire", atomic(acquire, look))
+        return granted, looked
+
+    # -- administration --------------------------------------------------------------------
+
+    async def plan_migration(self) -> MigrationPlan:
+        """What opening would do to the database right now; nothing is changed."""
+        parts = self._schema.lease_parts()
+        return await plan_of_place(self._context, self.settings, self._schema, parts)
+
+    def export_ddl(self) -> str:
+        """Everything that an empty database needs, as SQL text for whoever may run it."""
+        plan = plan_of_parts(self._schema.lease_parts(), self._schema.versions)
+        return ";\n".join(plan.statements) + ";\n"
+
+
+def _capabilities_of(target: Target) -> LeaseCapabilities:
+    """A file keeps out its host, memory its process."""
+    match target.kind:
+        case TargetKind.MEMORY:
+            return replace(LEASE_CAPABILITIES, cross_process=False, cross_host=False)
+        case TargetKind.FILE:
+            return replace(LEASE_CAPABILITIES, cross_host=False)
+        case TargetKind.HTTP | TargetKind.WEBSOCKET:
+            return LEASE_CAPABILITIES

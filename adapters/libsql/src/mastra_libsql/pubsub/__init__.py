@@ -1,0 +1,7 @@
+"""The bus in a libSQL database."""
+
+from __future__ import annotations
+
+from mastra_libsql.pubsub.bus import LibSQLPubSub, LibSQLPubSubSettings
+
+__all__ = ("LibSQLPubSub", "LibSQLPubSubSettings")

@@ -1,0 +1,156 @@
+"""``LibSQLPubSub``: the event engine on a libSQL database."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from mastra_core.bus import BusOptions, EventEngine
+from mastra_core.contracts.pubsub import PubSubCapabilities
+from mastra_core.plugins.context import AdapterContext
+from mastra_libsql.bus_dialect import bus_dialect
+from mastra_libsql.bus_schema import BusSchema, plan_of_parts
+from mastra_libsql.capabilities import PUBSUB_CAPABILITIES
+from mastra_libsql.dialect import SqliteDialect
+from mastra_libsql.lease import LibSQLLease, LibSQLLeaseSettings
+from mastra_libsql.migrate import MigrationPlan
+from mastra_libsql.pubsub.driver import LibSQLDriver
+from mastra_libsql.settings import PREFIX, LibSQLConnection, Target, TargetKind
+from mastra_libsql.sharing import Place, open_place, plan_of_place
+from mastra_sql.bus import BusLimits
+from mastra_sql.lease import LeaseStatements
+
+__all__ = ("LibSQLPubSub", "LibSQLPubSubSettings")
+
+_WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+class LibSQLPubSubSettings(LibSQLConnection, BusOptions):
+    """Options of ``LibSQLPubSub``; query parameters ``mastra_*`` of the URL set them, too."""
+
+    url: str
+    #: Put in front of every table name.
+    prefix: str = Field(default="", pattern=PREFIX)
+    #: Never create or change anything; refuse to open what has to be migrated first.
+    disable_init: bool = False
+    #: Wake other processes by datagrams; without it they look every few milliseconds.
+    doorbell: bool = True
+    dead_retention_ms: int = Field(default=_WEEK_MS, ge=1)
+    #: A group that nobody claims for for so long is forgotten, with what it holds.
+    group_ttl_ms: int = Field(default=_WEEK_MS, ge=60_000)
+    #: Instead of an hour for topics of runs and a week for others; work queues are kept.
+    idle_ttl_ms: int | None = Field(default=None, ge=1)
+    sweep_interval_ms: int = Field(default=60_000, ge=10)
+    lock_delay_ms: int = Field(default=0, ge=0)
+    watch_poll_ms: int = Field(default=1_000, ge=1)
+
+    def limits(self) -> BusLimits:
+        """What is kept, and for how long."""
+        return BusLimits(
+            max_entries=self.max_entries,
+            dead_retention_ms=self.dead_retention_ms,
+            group_ttl_ms=self.group_ttl_ms,
+            idle_ttl_ms=self.idle_ttl_ms,
+            sweep_interval_ms=self.sweep_interval_ms,
+        )
+
+    def lease_settings(self) -> LibSQLLeaseSettings:
+        """The same database for leases."""
+        names = LibSQLLeaseSettings.model_fields
+        return LibSQLLeaseSettings(**{name: getattr(self, name) for name in names})
+
+
+class LibSQLPubSub(EventEngine):
+    """
+    A bus in a SQLite file, in memory, or on a libSQL server.
+
+    Example::
+
+        async with LibSQLPubSub("file:app-bus.db") as bus:
+            await bus.subscribe("greetings", print)
+
+    Args:
+        settings: URL and options, or just the URL.
+        context: Clock, ids, and what storage, pubsub and lease of one URL share.
+        options: Settings by name, for those who give just the URL.
+    """
+
+    def __init__(
+        self,
+        settings: LibSQLPubSubSettings | str,
+        context: AdapterContext | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(settings, str):
+            settings = LibSQLPubSubSettings(url=settings, **options)
+        context = context or AdapterContext()
+        target = settings.target
+        self.options = settings
+        self._context = context
+        self._schema = BusSchema(settings.prefix)
+        dialect = bus_dialect(SqliteDialect(has_own_clock=not target.is_embedded), target)
+        driver = LibSQLDriver(
+            self._open_place,
+            is_embedded=target.is_embedded,
+            dialect=dialect,
+            tables=self._schema.bus,
+            leases=LeaseStatements(dialect, self._schema.lease),
+            limits=settings.limits(),
+            clock=context.clock,
+            ids=context.ids,
+            capabilities=_capabilities_of(target),
+            namespace=f"{context.namespace}:" if context.namespace else "",
+        )
+        self._lease = LibSQLLease(settings.lease_settings(), context)
+        super().__init__(
+            driver,
+            settings=settings.bus_settings(),
+            clock=context.clock,
+            ids=context.ids,
+            name="libsql",
+        )
+
+    def get_lease_provider(self) -> LibSQLLease:
+        """Leases in the same database."""
+        return self._lease
+
+    async def _release_leases(self) -> None:
+        await self._lease.aclose()
+
+    def _open_place(self) -> AbstractAsyncContextManager[Place]:
+        return open_place(
+            self._context,
+            self.options,
+            self._schema,
+            self._schema.bus_parts(),
+            disable_init=self.options.disable_init,
+            with_doorbell=self.options.doorbell,
+        )
+
+    # -- administration --------------------------------------------------------------------
+
+    async def plan_migration(self) -> MigrationPlan:
+        """What opening would do to the database right now; nothing is changed."""
+        parts = self._schema.bus_parts()
+        return await plan_of_place(self._context, self.options, self._schema, parts)
+
+    def export_ddl(self) -> str:
+        """Everything that an empty database needs, as SQL text for whoever may run it."""
+        plan = plan_of_parts(self._schema.bus_parts(), self._schema.versions)
+        return ";\n".join(plan.statements) + ";\n"
+
+
+def _capabilities_of(target: Target) -> PubSubCapabilities:
+    """A file is seen by its host alone, memory by its process."""
+    match target.kind:
+        case TargetKind.MEMORY:
+            return replace(
+                PUBSUB_CAPABILITIES, durable=False, cross_process=False, cross_host=False
+            )
+        case TargetKind.FILE:
+            return replace(PUBSUB_CAPABILITIES, cross_host=False)
+        case TargetKind.HTTP | TargetKind.WEBSOCKET:
+            return PUBSUB_CAPABILITIES

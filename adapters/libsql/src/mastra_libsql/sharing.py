@@ -1,0 +1,173 @@
+"""What bus and leases of one database have in common: client, tables, time, doorbell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from mastra_core.errors import StorageSchemaError
+from mastra_core.plugins.context import AdapterContext
+from mastra_libsql.bus_schema import BusSchema, Part, bus_migration, plan_of_parts
+from mastra_libsql.client import Client, share_client
+from mastra_libsql.doorbell import bell_folder, open_doorbell
+from mastra_libsql.embedded import EmbeddedExecutor
+from mastra_libsql.errors import error_id
+from mastra_libsql.file_systems import check_file_system
+from mastra_libsql.migrate import MigrationPlan, plain
+from mastra_libsql.settings import LibSQLConnection, TargetKind
+from mastra_sql.bus import Doorbell, LocalDoorbell
+from mastra_sql.executor import Program, Step
+
+__all__ = ("Place", "open_place", "plan_of_place", "run_program")
+
+
+class Place:
+    """An open database, as a bus or a lease provider uses it."""
+
+    def __init__(self, client: Client, bell: Doorbell) -> None:
+        self.client = client
+        self.bell = bell
+
+
+@asynccontextmanager
+async def open_place(
+    context: AdapterContext,
+    settings: LibSQLConnection,
+    schema: BusSchema,
+    parts: Sequence[Part],
+    *,
+    disable_init: bool,
+    with_doorbell: bool,
+) -> AsyncIterator[Place]:
+    """
+    Open the database, bring it up to date, agree on the time, and listen.
+
+    Raises:
+        StorageError: One of this can't be.
+    """
+    target = settings.target
+    if target.kind is TargetKind.FILE:
+        check_file_system(Path(target.address))
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(share_client(context, settings))
+        await _migrate(client, schema, parts, disable_init=disable_init)
+        if isinstance(client, EmbeddedExecutor):
+            await _check_journal(client, is_file=target.kind is TargetKind.FILE)
+            await _agree_on_time(client, schema)
+        bell = await stack.enter_async_context(
+            _doorbell(context, settings, client, with_doorbell=with_doorbell)
+        )
+        yield Place(client, bell)
+
+
+async def plan_of_place(
+    context: AdapterContext,
+    settings: LibSQLConnection,
+    schema: BusSchema,
+    parts: Sequence[Part],
+) -> MigrationPlan:
+    """What opening would do to the database right now; looking creates no file."""
+    if settings.target.is_new():
+        return plan_of_parts(parts, schema.versions)
+    async with share_client(context, settings) as client:
+        plan: MigrationPlan = await run_program(
+            client, "plan", lambda: bus_migration(parts, schema.versions, apply=False)
+        )
+    return plan
+
+
+async def run_program(client: Client, operation: str, make: Callable[[], Program[Any]]) -> Any:
+    """Run a program that only reads, without any lock."""
+    running = make()
+    try:
+        steps = next(running)
+        while True:
+            steps = running.send(await client.read(operation, *steps))
+    except StopIteration as finished:
+        return finished.value
+
+
+async def _migrate(
+    client: Client, schema: BusSchema, parts: Sequence[Part], *, disable_init: bool
+) -> None:
+    def look(*, apply: bool) -> Program[MigrationPlan]:
+        return bus_migration(parts, schema.versions, apply=apply)
+
+    plan = await run_program(client, "init", lambda: look(apply=False))
+    if plan and disable_init:
+        raise StorageSchemaError(
+            f"{client.where} has to be migrated first: {len(plan.statements)} statements are "
+            "missing, and disable_init is set.",
+            id=error_id("init"),
+            hint="Run: mastra-py migrate",
+            details={"statements": len(plan.statements)},
+        )
+    if plan:
+        await client.transact("init", lambda: look(apply=True))
+
+
+_JOURNAL: Final = plain("PRAGMA journal_mode", columns=("mode",))
+
+
+async def _check_journal(client: EmbeddedExecutor, *, is_file: bool) -> None:
+    """
+    Refuse a file that several processes can't write to at once.
+
+    Raises:
+        StorageSchemaError: It isn't in WAL mode, and can't be.
+    """
+    [[(mode,)]] = await client.read("init", Step(_JOURNAL))
+    if is_file and mode != "wal":
+        raise StorageSchemaError(
+            f"{client.where} can't be switched to WAL (its journal mode is {mode!r}), so several "
+            "processes can't share a bus or leases in it.",
+            id=error_id("init"),
+            hint="Keep the file on a local disk, and let no other program hold it open.",
+        )
+
+
+async def _agree_on_time(client: EmbeddedExecutor, schema: BusSchema) -> None:
+    """All processes of one start of the machine count from one base."""
+    time = client.time
+    if time.is_agreed:
+        return
+    table = schema.clock.name
+    look = plain(f'SELECT "baseUs" FROM {table} WHERE "bootId" = ?', columns=("baseUs",))  # noqa: S608
+    add = plain(f'INSERT INTO {table} ("bootId", "baseUs") VALUES (?, ?)', writes=True)  # noqa: S608
+    forget = plain(f'DELETE FROM {table} WHERE "bootId" <> ?', writes=True)  # noqa: S608
+
+    def agree() -> Program[int]:
+        [rows] = yield [Step(look, (time.boot,))]
+        if rows:
+            return int(rows[0][0])
+        base_us = time.proposal_us()
+        yield [Step(forget, (time.boot,)), Step(add, (time.boot, base_us))]
+        return base_us
+
+    [rows] = await client.read("init", Step(look, (time.boot,)))
+    time.agree(int(rows[0][0]) if rows else await client.transact("init", agree))
+
+
+def _doorbell(
+    context: AdapterContext,
+    settings: LibSQLConnection,
+    client: Client,
+    *,
+    with_doorbell: bool,
+) -> AbstractAsyncContextManager[Doorbell]:
+    """The doorbell of a file; elsewhere the one that only this process hears."""
+    target = settings.target
+    if isinstance(client, EmbeddedExecutor) and target.kind is TargetKind.FILE:
+        folder = bell_folder(target.address) if with_doorbell else None
+        return context.share(
+            ("libsql.doorbell", target.address, with_doorbell),
+            lambda: open_doorbell(folder, client.open_probe),
+        )
+    return context.share(("libsql.doorbell", settings.connection), _open_local)
+
+
+@asynccontextmanager
+async def _open_local() -> AsyncIterator[LocalDoorbell]:
+    yield LocalDoorbell()
