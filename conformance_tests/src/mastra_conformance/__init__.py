@@ -13,9 +13,26 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mastra_conformance.cases import case
     from mastra_conformance.outcomes import not_run
-    from mastra_conformance.suite import Suite, requires, several_processes, tier
+    from mastra_conformance.suite import (
+        Suite,
+        needs_file,
+        needs_server,
+        requires,
+        several_processes,
+        tier,
+    )
 
-__all__ = ("Suite", "__version__", "case", "not_run", "requires", "several_processes", "tier")
+__all__ = (
+    "Suite",
+    "__version__",
+    "case",
+    "needs_file",
+    "needs_server",
+    "not_run",
+    "requires",
+    "several_processes",
+    "tier",
+)
 
 __version__ = "0.1.0"
 
@@ -24,6 +41,8 @@ _HOME: Final = MappingProxyType(
         "case": "cases",
         "not_run": "outcomes",
         "Suite": "suite",
+        "needs_file": "suite",
+        "needs_server": "suite",
         "requires": "suite",
         "several_processes": "suite",
         "tier": "suite",

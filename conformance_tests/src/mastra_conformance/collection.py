@@ -10,7 +10,13 @@ import pytest
 
 from mastra_conformance.cases import cases_of
 from mastra_conformance.expectations import Expectations
-from mastra_conformance.marks import NOTHING_TO_REFUSE, REQUIRES, SEVERAL_PROCESSES
+from mastra_conformance.marks import (
+    NEEDS_FILE,
+    NEEDS_SERVER,
+    NOTHING_TO_REFUSE,
+    REQUIRES,
+    SEVERAL_PROCESSES,
+)
 from mastra_conformance.naming import PACKAGE, is_ours, suite_class, test_id, tier_of
 from mastra_conformance.options import Options
 from mastra_conformance.refusals import Refusal
@@ -73,7 +79,7 @@ def is_selected(item: pytest.Item, options: Options) -> bool:
         return True
     if subject is None:
         return refusal is None and item.get_closest_marker(NOTHING_TO_REFUSE) is None
-    if subject.is_volatile and item.get_closest_marker(SEVERAL_PROCESSES) is not None:
+    if not _is_reachable(item, subject):
         return False
     wanted = "storage" if role == "runtime" else role
     if wanted not in options.roles or wanted not in subject.roles:
@@ -139,6 +145,16 @@ def shuffle(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
     for place, item in zip(places, mixed, strict=True):
         result[place] = item
     return result
+
+
+def _is_reachable(item: pytest.Item, subject: Subject) -> bool:
+    """Whether the adapter keeps its data where the test must reach it."""
+    unreachable: tuple[str, ...]
+    if subject.is_volatile:
+        unreachable = (SEVERAL_PROCESSES, NEEDS_SERVER, NEEDS_FILE)
+    else:
+        unreachable = (NEEDS_FILE if subject.is_served else NEEDS_SERVER,)
+    return not any(item.get_closest_marker(name) for name in unreachable)
 
 
 def _parameter(item: pytest.Item, name: str) -> object:

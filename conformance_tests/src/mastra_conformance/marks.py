@@ -5,7 +5,16 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ("CASE", "DESCRIPTIONS", "NOTHING_TO_REFUSE", "REQUIRES", "SEVERAL_PROCESSES", "TIER")
+__all__ = (
+    "CASE",
+    "DESCRIPTIONS",
+    "NEEDS_FILE",
+    "NEEDS_SERVER",
+    "NOTHING_TO_REFUSE",
+    "REQUIRES",
+    "SEVERAL_PROCESSES",
+    "TIER",
+)
 
 #: Carries ``(spec, *numbers)``.
 CASE: Final = "mastra_case"
@@ -15,6 +24,10 @@ REQUIRES: Final = "mastra_requires"
 TIER: Final = "mastra_tier"
 #: The test starts second processes.
 SEVERAL_PROCESSES: Final = "mastra_several_processes"
+#: The test breaks the server of the adapter, or the way to it.
+NEEDS_SERVER: Final = "mastra_needs_server"
+#: The test breaks the file of the adapter.
+NEEDS_FILE: Final = "mastra_needs_file"
 #: The one refusal test of an adapter that declares everything.
 NOTHING_TO_REFUSE: Final = "mastra_nothing_to_refuse"
 
@@ -25,6 +38,8 @@ DESCRIPTIONS: Final = MappingProxyType(
         f"{REQUIRES}(*names)": "needs these capabilities",
         f"{TIER}(number)": "belongs to this tier",
         SEVERAL_PROCESSES: "starts second processes",
+        NEEDS_SERVER: "breaks the server or the network",
+        NEEDS_FILE: "breaks the file",
         NOTHING_TO_REFUSE: "an adapter that declares everything",
     }
 )

@@ -7,6 +7,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -17,6 +18,8 @@ DEFAULT_TIERS = (0, 1, 2, 3)
 
 ROLES = ("storage", "pubsub", "lease")
 """What an adapter can be asked for."""
+
+_HISTORIES = Path(gettempdir()) / "mastra-histories"
 
 _KEY: pytest.StashKey[Options] = pytest.StashKey()
 
@@ -36,6 +39,12 @@ class Options:
     soak_seconds: float = 0.0
     seed: int = 0
     require: bool = False
+    #: The server that fault tests start and break.
+    own_server: str | None = None
+    #: A revision of the checkout, or a folder of wheels, that runs beside this version.
+    older: str | None = None
+    #: Where the histories of failed tests are kept.
+    histories: Path = _HISTORIES
 
     def narrows(self) -> bool:
         """Whether parts of the suite were left out, so that no level can be given."""
@@ -95,6 +104,26 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="N",
         help="seed of the random order and of everything random in a test",
     )
+    add(
+        "--mastra-own-server",
+        default=None,
+        metavar="NAME[@VERSION]",
+        help="server that fault tests start and break, such as postgres@18; "
+        "or MODULE:PRODUCT (default: one for the adapter's URL)",
+    )
+    add(
+        "--mastra-older",
+        default=None,
+        metavar="REVISION",
+        help="earlier version of our own code that runs beside this one: a revision of "
+        "the checkout or a folder of wheels (default: its newest tag)",
+    )
+    add(
+        "--mastra-histories",
+        default=str(_HISTORIES),
+        metavar="FOLDER",
+        help="where the histories of failed tests are kept",
+    )
     add("--mastra-list-cases", default=None, metavar="FILE", help=argparse.SUPPRESS)
     add(
         "--mastra-require",
@@ -153,6 +182,9 @@ def _read(config: pytest.Config) -> Options:
         soak_seconds=given.mastra_soak,
         seed=_seed(config),
         require=given.mastra_require,
+        own_server=given.mastra_own_server,
+        older=given.mastra_older,
+        histories=Path(given.mastra_histories),
     )
 
 

@@ -23,8 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks and load the rest of the suite."""
     from mastra_conformance import fixtures, session
+    from mastra_conformance.faults import fixtures as fault_fixtures
 
     for name, description in DESCRIPTIONS.items():
         config.addinivalue_line("markers", f"{name}: {description}")
     config.pluginmanager.register(fixtures, "mastra_fixtures")
+    config.pluginmanager.register(fault_fixtures, "mastra_fault_fixtures")
     config.pluginmanager.register(session, "mastra_session")

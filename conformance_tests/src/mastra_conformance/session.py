@@ -15,6 +15,7 @@ import pytest
 from mastra_conformance import collection, results
 from mastra_conformance.cases import cases_of
 from mastra_conformance.expectations import ExpectationError, Expectations, load_expectations
+from mastra_conformance.faults.notebook import add_notes
 from mastra_conformance.limits import limit_time
 from mastra_conformance.matrix import parametrize, subjects_of
 from mastra_conformance.naming import is_ours
@@ -96,6 +97,7 @@ def pytest_runtest_makereport(
     """Attach what the test says about the adapter."""
     report = yield
     results.describe_phase(item, call, report)
+    add_notes(item, report)
     return report
 
 

@@ -53,6 +53,8 @@ class Subject:
     capabilities: frozenset[str]
     #: Nothing survives the process, and no other process sees it.
     is_volatile: bool
+    #: A server keeps the data; else, unless volatile, a file does.
+    is_served: bool = False
     #: Import strings of plugins beside the installed ones.
     plugins: tuple[str, ...] = ()
 
@@ -114,6 +116,7 @@ def find_subject(url: str, *, plugins: tuple[str, ...] = ()) -> Subject:
         specs=tuple(offer.spec for offer in found.values()),
         capabilities=frozenset().union(*(_names(offer.spec) for offer in found.values())),
         is_volatile=parsed.is_volatile,
+        is_served=parsed.rest.startswith("//") and not parsed.rest.startswith("///"),
         plugins=plugins,
     )
 

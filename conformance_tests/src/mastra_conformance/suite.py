@@ -10,14 +10,20 @@ from typing import ClassVar
 
 import pytest
 
-from mastra_conformance.marks import REQUIRES, SEVERAL_PROCESSES, TIER
+from mastra_conformance.marks import (
+    NEEDS_FILE,
+    NEEDS_SERVER,
+    REQUIRES,
+    SEVERAL_PROCESSES,
+    TIER,
+)
 from mastra_core.contracts.capabilities import (
     LEASE_CAPABILITIES,
     PUBSUB_CAPABILITIES,
     STORAGE_CAPABILITIES,
 )
 
-__all__ = ("Suite", "requires", "several_processes", "tier")
+__all__ = ("Suite", "needs_file", "needs_server", "requires", "several_processes", "tier")
 
 _KNOWN = (STORAGE_CAPABILITIES, PUBSUB_CAPABILITIES, LEASE_CAPABILITIES)
 
@@ -62,6 +68,16 @@ def requires(*capabilities: str) -> pytest.MarkDecorator:
 def several_processes() -> pytest.MarkDecorator:
     """Run a test only for adapters whose data other processes can reach."""
     return getattr(pytest.mark, SEVERAL_PROCESSES)  # type: ignore[no-any-return]  # pytest builds marks by attribute
+
+
+def needs_server() -> pytest.MarkDecorator:
+    """Run a test only for adapters whose URL names a server; it breaks one of our own."""
+    return getattr(pytest.mark, NEEDS_SERVER)  # type: ignore[no-any-return]  # pytest builds marks by attribute
+
+
+def needs_file() -> pytest.MarkDecorator:
+    """Run a test only for adapters whose URL names a file; it breaks a file of our own."""
+    return getattr(pytest.mark, NEEDS_FILE)  # type: ignore[no-any-return]  # pytest builds marks by attribute
 
 
 def tier(number: int) -> pytest.MarkDecorator:
