@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mastra_core.config import Settings, load_settings
-from mastra_core.errors import ConfigError
+from mastra_core.errors import ConfigError, StorageSchemaError
 from mastra_core.plugins import (
     AdapterContext,
     AdapterUrl,
@@ -17,10 +17,13 @@ from mastra_core.plugins import (
     Registry,
     parse_adapter_url,
 )
-from mastra_core.plugins.making import make_adapter
+from mastra_core.plugins.loading import import_name
+from mastra_core.plugins.making import driver_errors, make_adapter
 
 if TYPE_CHECKING:
     from mastra_core.contracts.storage import Storage
+    from mastra_core.plugins.choice import Offer
+    from mastra_core.plugins.specs import AdapterSpec
 
 __all__ = (
     "chosen_settings",
@@ -84,7 +87,11 @@ def refuse_absent_file(url: AdapterUrl) -> None:
 
 
 def made_store(
-    url: str | None, *, settings: Settings | None = None, in_memory: bool = False
+    url: str | None,
+    *,
+    settings: Settings | None = None,
+    in_memory: bool = False,
+    migrates: bool = True,
 ) -> tuple[Storage, AdapterUrl]:
     """
     The store of the command line, not opened, and its URL.
@@ -93,6 +100,8 @@ def made_store(
         url: From the command line; the settings are asked otherwise.
         settings: If they are read already.
         in_memory: An empty database of the same adapter instead of a file that isn't there.
+        migrates: May opening it create or change tables? Adapters that can't be told not to
+            have none.
 
     Raises:
         MastraError: Nothing can be made of it; the message says why.
@@ -103,20 +112,49 @@ def made_store(
     if in_memory and is_absent_file(target):
         target = parse_adapter_url(":memory:")
     offer = Registry(manager).adapter("storage", target)
-    store: Storage = make_adapter(offer, target, AdapterContext(), options=settings.storage.options)
+    options = dict(settings.storage.options)
+    if not migrates and not target.is_volatile and _can_leave_alone(offer):
+        options["disable_init"] = True
+    store: Storage = make_adapter(offer, target, AdapterContext(), options=options)
     return store, target
+
+
+def _can_leave_alone(offer: Offer[AdapterSpec]) -> bool:
+    """Does the adapter have a setting that keeps it from touching tables?"""
+    if offer.spec.settings is None:
+        return False
+    with driver_errors(offer):
+        model = import_name(offer.spec.settings)
+    return "disable_init" in getattr(model, "model_fields", {})
 
 
 @asynccontextmanager
 async def opened_store(url: str | None) -> AsyncIterator[Storage]:
     """
-    The store for an ``async with`` block; a database file that isn't there is refused.
+    The store for an ``async with`` block. Looking into a database must not change it: one
+    whose file isn't there, or that has to be migrated first, is refused.
 
     Raises:
         MastraError: It can't be opened; the message says why.
     """
-    store, target = made_store(url)
+    store, target = made_store(url, migrates=False)
     refuse_absent_file(target)
-    async with store as opened:
-        await opened.init()
+    async with AsyncExitStack() as stack:
+        try:
+            opened = await stack.enter_async_context(store)
+            await opened.init()
+        except StorageSchemaError as exc:
+            if "statements" not in exc.details:
+                raise
+            raise _not_migrated(exc) from exc
         yield opened
+
+
+def _not_migrated(error: StorageSchemaError) -> StorageSchemaError:
+    return StorageSchemaError(
+        f"This database has not been prepared for mastra-py yet: {error.details['statements']} "
+        "statements are missing. Commands that look into a database add nothing to it.",
+        id=error.id,
+        hint="'mastra-py migrate --dry-run' shows what is missing, 'mastra-py migrate' adds it.",
+        details=error.details,
+    )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def test_threads_are_listed_under_wire_names(run: Any, seeded: Any) -> None:
@@ -49,3 +54,31 @@ def test_the_url_may_come_from_the_environment(run: Any, seeded: Any, monkeypatc
     monkeypatch.setenv("MASTRA_STORAGE_URL", seeded.url)
 
     assert 1 == len(run("threads", "list", "--json").json)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("threads", "list"),
+        ("threads", "messages", "--thread", "t"),
+        ("inbox", "list", "--thread", "t"),
+        ("inbox", "read", "n1", "--thread", "t"),
+        ("runs", "suspended"),
+    ],
+)
+def test_looking_into_a_database_adds_nothing_to_it(
+    run: Any, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """One that others made is not migrated by the way; the hint says how to do it on purpose."""
+    path = tmp_path / "foreign.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE mastra_threads (id TEXT, resourceId TEXT)")
+        made.commit()
+
+    ran = run(*command, "--url", f"file:{path}")
+
+    assert 1 == ran.code
+    assert "mastra-py migrate" in ran.err
+    with closing(sqlite3.connect(path)) as looked:
+        tables = [row[0] for row in looked.execute("SELECT name FROM sqlite_schema")]
+    assert ["mastra_threads"] == tables
