@@ -8,6 +8,7 @@ What the floor does, so that the comparison is one of like with like:
 * a caller has Python values and wants Python values, so the floor writes the documents that it
   binds and reads those that it gets with ``pydantic_core``, the quickest codec that there is –
   but it checks nothing, converts nothing, and builds no models of the rows;
+* the same settings of the connection;
 * one connection in one thread, one hop for each call, whoever else is calling;
 * both get their inputs ready-made: building an event or a message is the caller's work.
 """
@@ -88,6 +89,8 @@ class Plain:
 
     def __init__(self, path: Path) -> None:
         self.connection = apsw.Connection(str(path), statementcachesize=512)
+        # Else every statement with a join is prepared anew for every call.
+        self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
         self.connection.execute("PRAGMA synchronous = NORMAL")
         self._pool = ThreadPoolExecutor(1)
