@@ -12,12 +12,14 @@ from typing import Any
 import apsw
 import pytest
 
+from mastra_core.base.clock import SystemClock
 from mastra_core.errors import (
     StorageConnectionError,
     StorageError,
     StorageTimeoutError,
 )
 from mastra_libsql.embedded import EmbeddedExecutor
+from mastra_libsql.host_time import HostTime
 from mastra_libsql.migrate import plain
 from mastra_libsql.settings import LibSQLSettings
 from mastra_libsql.worker import Session
@@ -53,7 +55,7 @@ class Gate:
 @pytest.fixture
 async def executor(path: Path) -> AsyncIterator[EmbeddedExecutor]:
     settings = LibSQLSettings(url=f"file:{path}", busy_timeout_ms=300)
-    opened = EmbeddedExecutor(settings.target, settings, WriteLock())
+    opened = EmbeddedExecutor(settings.target, settings, WriteLock(), HostTime(SystemClock()))
     await opened.open()
     await opened.write("setup", insert_table())
     yield opened
@@ -250,7 +252,9 @@ async def test_two_writers_of_one_process_take_turns(
     """Connections that share the write lock never see each other as busy."""
     lock = WriteLock()
     settings = LibSQLSettings(url=f"file:{path}", busy_timeout_ms=5000)
-    writers = [EmbeddedExecutor(settings.target, settings, lock) for _ in range(3)]
+    writers = [
+        EmbeddedExecutor(settings.target, settings, lock, HostTime(SystemClock())) for _ in range(3)
+    ]
     for writer in writers:
         await writer.open()
 
@@ -354,3 +358,12 @@ async def test_a_damaged_file_answers_with_errors_and_the_thread_lives(
     for _ in range(2):
         answers = await asyncio.gather(*(read() for _ in range(5)), return_exceptions=True)
         assert all(isinstance(answer, StorageError | list) for answer in answers)
+
+
+async def test_plans_never_depend_on_bound_values(executor: EmbeddedExecutor) -> None:
+    """Else SQLite prepares a statement with a join anew for every other value."""
+
+    def asked(session: Session) -> int:
+        return session.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1)
+
+    assert 1 == await executor.call("config", asked)
