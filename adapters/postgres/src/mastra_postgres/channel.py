@@ -48,6 +48,8 @@ class Command(NamedTuple):
 
     sql: bytes
     values: Sequence[bytes | None] = ()
+    #: Not prepared: it may need what a statement before it creates.
+    is_single: bool = False
 
 
 COMMIT: Final = Command(b"COMMIT")
@@ -214,7 +216,9 @@ class Channel:
         names = [known.get(command.sql) for command in segment.commands]
         if None in names and self._prepares():
             for index, command in enumerate(segment.commands):
-                if names[index] is None and len(known) < _MOST_PREPARED:
+                if command.is_single or names[index] is not None:
+                    continue
+                if len(known) < _MOST_PREPARED:
                     names[index] = known.get(command.sql) or self._prepare(command.sql, segment)
         return names
 

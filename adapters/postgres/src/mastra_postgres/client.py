@@ -42,6 +42,8 @@ class _Text(NamedTuple):
     reading: bytes
     #: Positions of JSON parameters.
     json_at: frozenset[int]
+    #: It may be DDL.
+    is_single: bool
 
 
 class PostgresClient:
@@ -88,10 +90,21 @@ class PostgresClient:
                 return self._rows((step,), results)[0]
         raise AssertionError  # the last attempt returns or raises
 
-    async def transact(self, operation: str, program: ProgramFactory[T]) -> T:
+    async def transact(
+        self, operation: str, program: ProgramFactory[T], *, seconds: float | None = None
+    ) -> T:
+        """
+        Run a program in one transaction; see ``Executor``.
+
+        Args:
+            operation: For errors.
+            program: Reads first, then all its writes at once.
+            seconds: How long each of its rounds may take, other than usual.
+        """
+        seconds = self._timeout if seconds is None else seconds
         for attempt in range(_ATTEMPTS):
             try:
-                return await self._run(operation, program())
+                return await self._run(operation, program(), seconds)
             except Exception as exc:
                 if attempt + 1 == _ATTEMPTS or not self._may_repeat(exc):
                     raise storage_error(exc, operation, self.where, writes=True) from exc
@@ -117,17 +130,21 @@ class PostgresClient:
         return await self._submit(commands, is_open=is_open)
 
     def _submit(
-        self, commands: Sequence[Command], *, is_open: bool = False
+        self,
+        commands: Sequence[Command],
+        *,
+        is_open: bool = False,
+        seconds: float | None = None,
     ) -> asyncio.Future[Results]:
         """Send statements on a shared connection."""
         future: asyncio.Future[Results] = self._loop.create_future()
-        deadline = self._loop.time() + self._timeout
+        deadline = self._loop.time() + (self._timeout if seconds is None else seconds)
         self.pool.submit(Segment(commands, future, deadline, is_open=is_open))
         return future
 
     # -- programs --------------------------------------------------------------------------
 
-    async def _run(self, operation: str, running: Program[T]) -> T:
+    async def _run(self, operation: str, running: Program[T], seconds: float) -> T:
         try:
             steps = next(running)
         except StopIteration as finished:
@@ -135,10 +152,13 @@ class PostgresClient:
         if any(step.statement.writes for step in steps):
             # Nothing to read first: one segment is one transaction.
             commands = [self._command(operation, step) for step in steps]
-            return _finished(running, self._rows(steps, await self._submit(commands)))
-        return await self._interactive(operation, running, steps)
+            results = await self._submit(commands, seconds=seconds)
+            return _finished(running, self._rows(steps, results))
+        return await self._interactive(operation, running, steps, seconds)
 
-    async def _interactive(self, operation: str, running: Program[T], steps: Sequence[Step]) -> T:
+    async def _interactive(
+        self, operation: str, running: Program[T], steps: Sequence[Step], seconds: float
+    ) -> T:
         channel = await self.pool.acquire()
         is_open = True
         first = [_BEGIN]
@@ -146,10 +166,10 @@ class PostgresClient:
             while True:
                 commands = [self._command(operation, step) for step in steps]
                 if any(step.statement.writes for step in steps):
-                    results = await self._send(channel, [*first, *commands, COMMIT])
+                    results = await self._send(channel, [*first, *commands, COMMIT], seconds)
                     is_open = False
                     return _finished(running, self._rows(steps, results[len(first) :]))
-                results = await self._send(channel, [*first, *commands])
+                results = await self._send(channel, [*first, *commands], seconds)
                 rows = self._rows(steps, results[len(first) :])
                 first = []
                 try:
@@ -159,16 +179,18 @@ class PostgresClient:
         finally:
             self.pool.release(channel, rollback=is_open)
 
-    def _send(self, channel: Channel, commands: Sequence[Command]) -> asyncio.Future[Results]:
+    def _send(
+        self, channel: Channel, commands: Sequence[Command], seconds: float
+    ) -> asyncio.Future[Results]:
         future: asyncio.Future[Results] = self._loop.create_future()
-        channel.send(Segment(commands, future, self._loop.time() + self._timeout))
+        channel.send(Segment(commands, future, self._loop.time() + seconds))
         return future
 
     # -- statements and rows ---------------------------------------------------------------
 
     def _command(self, operation: str, step: Step) -> Command:
         text = self._text_of(step.statement)
-        return Command(text.sql, self._values(operation, step, text))
+        return Command(text.sql, self._values(operation, step, text), text.is_single)
 
     def _reading(self, operation: str, step: Step) -> Command:
         text = self._text_of(step.statement)
@@ -253,4 +275,6 @@ def _finished(running: Program[T], rows: list[Rows]) -> T:
 def _text_of(statement: Statement) -> _Text:
     sql = statement.sql
     json_at = frozenset(int(number) - 1 for number in _JSON_PARAMETER.findall(sql))
-    return _Text(sql.encode(), _LOCK_CLAUSE.sub("", sql).encode(), json_at)
+    reading = _LOCK_CLAUSE.sub("", sql).encode()
+    is_single = statement.writes and not statement.parameters
+    return _Text(sql.encode(), reading, json_at, is_single)

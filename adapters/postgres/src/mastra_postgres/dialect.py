@@ -41,14 +41,14 @@ from mastra_sql.dialect import SqlDialect
 from mastra_sql.statement import TWICE, Statement, compile_statement
 from mastra_sql.tables import ColumnKind, column_kind, twin_name
 
-__all__ = ("PostgresDialect", "advisory_key", "array_text")
+__all__ = ("PostgresDialect", "advisory_key", "array_text", "true_twin")
 
 _INSTANT: Final = TIMESTAMP(timezone=True)
 _ONE_MILLISECOND: Final = "interval '1 millisecond'"
-#: The naive columns of these tables are right and most twins aren't (notifications.md 14.2).
-_LYING_TWINS: Final = frozenset({names.NOTIFICATIONS})
-#: In the other tables only these twins are kept right by everybody.
-_TRUE_TWINS: Final = frozenset({"createdAt", "updatedAt"})
+#: Twins that everybody keeps right, by table; of the others Node writes some only once, and
+#: leaves the rest at the time of the insert (notifications.md 14.2).
+_TRUE_TWINS: Final = {names.NOTIFICATIONS: frozenset({"createdAt"})}
+_USUALLY_TRUE: Final = frozenset({"createdAt", "updatedAt"})
 
 _SUSPENDED_THREAD: Final = (
     '$."context".* ? (@."status" == "suspended" && '
@@ -123,10 +123,10 @@ class PostgresDialect(SqlDialect):
     # -- times -----------------------------------------------------------------------------
 
     def time_out(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        return column if (twin := _true_twin(column)) is None else twin
+        return column if (twin := true_twin(column)) is None else twin
 
     def time_read(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        twin = _true_twin(column)
+        twin = true_twin(column)
         if twin is None:
             return column
         # Rows that are older than the twins have none.
@@ -291,17 +291,17 @@ def array_text(items: Sequence[str]) -> str:
     return "{" + ",".join(f'"{item}"' for item in quoted) + "}"
 
 
-def _true_twin(column: ColumnElement[Any]) -> ColumnElement[Any] | None:
+def true_twin(column: ColumnElement[Any]) -> ColumnElement[Any] | None:
     """The twin of a naive column, if it is the one to trust."""
     table = getattr(column, "table", None)
     name = getattr(column, "name", "")
-    if table is None or name not in _TRUE_TWINS:
+    if table is None or name not in _USUALLY_TRUE:
         return None
     twin: ColumnElement[Any] | None = table.c.get(twin_name(name))
     if twin is None:
         return None
-    origins = {c.info["table"] for c in twin.base_columns if isinstance(c, Column)}
-    return None if origins & _LYING_TWINS else twin
+    origins = [c.info["table"] for c in twin.base_columns if isinstance(c, Column)]
+    return twin if all(name in _TRUE_TWINS.get(o, _USUALLY_TRUE) for o in origins) else None
 
 
 def _path(path: Sequence[str]) -> ColumnElement[Any]:
