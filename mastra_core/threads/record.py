@@ -134,6 +134,13 @@ class ThreadRecord:
         """Nothing would be lost with this record."""
         return self.is_at_rest and not self.subscriptions and not self._waiters
 
+    @property
+    def waits_for_parked(self) -> bool:
+        """Something waits behind a run that waits for an answer."""
+        if self.active is None or self.active.lifecycle != "suspended":
+            return False
+        return bool(self.pre_run or self.pending or self.idle or self._waiters)
+
     def notify(self) -> None:
         """Something about the run of this thread changed."""
         waiters, self._waiters = self._waiters, []
@@ -141,12 +148,13 @@ class ThreadRecord:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def changed(self) -> None:
-        """Wait for the next change."""
-        waiter = asyncio.get_running_loop().create_future()
+    def change(self) -> asyncio.Future[None]:
+        """The next change, to wait for; what happens from now on counts."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+        return waiter
+
+    def stop_waiting(self, waiter: asyncio.Future[None]) -> None:
+        """Nobody waits for this change any more."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)

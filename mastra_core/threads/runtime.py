@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -105,6 +106,9 @@ class ThreadRuntime:
         self._accepted = AcceptedSignals(clock)
         #: When a run was parked, per thread, the oldest first.
         self._parked_at: dict[str, float] = {}
+        #: Threads whose parked run is being looked up.
+        self._looking: set[str] = set()
+        self._is_watching = False
         #: Runs at work in this process, with or without a thread.
         self._at_work: dict[str, tuple[ModelOutput, Interrupt]] = {}
         #: The run that ended last on a thread, while its follow-up is chosen.
@@ -124,22 +128,27 @@ class ThreadRuntime:
         return record
 
     def _drop_if_forgettable(self, record: ThreadRecord) -> None:
-        if record.is_forgettable:
-            self._records.pop(record.key, None)
+        if record.is_forgettable and self._records.get(record.key) is record:
+            del self._records[record.key]
 
-    def _expire_parked(self, record: ThreadRecord) -> None:
+    def _expire_parked(self, record: ThreadRecord) -> ThreadRecord:
+        """Free a thread whose run was parked too long ago; the record that it has then."""
         active = record.active
         if active is None or active.parked_at is None:
-            return
-        if self._clock.monotonic() >= active.parked_at + self._suspended_run_ttl:
-            record.active = None
+            return record
+        if self._clock.monotonic() < active.parked_at + self._suspended_run_ttl:
+            return record
+        self._free(record, active)
+        return self._record(record.resource_id, record.thread_id)
 
     def is_active(self, resource_id: str | None, thread_id: str) -> bool:
         """Does a run hold the thread: reserved, running or waiting for an answer?"""
         record = self._records.get(thread_key(resource_id, thread_id))
         if record is None:
             return False
-        self._expire_parked(record)
+        record = self._expire_parked(record)
+        self._look_at(record)
+        self._drop_if_forgettable(record)
         return not record.is_idle
 
     def active_run_id(self, resource_id: str | None, thread_id: str) -> str | None:
@@ -241,7 +250,7 @@ class ThreadRuntime:
         self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
     ) -> SendSignalResult:
         # No await from here until the queues are consistent.
-        self._expire_parked(record)
+        record = self._expire_parked(record)
         route = decide_route(
             record, agent_id=agent.id, target=target, is_transient=bool(signal.transient)
         )
@@ -252,10 +261,7 @@ class ThreadRuntime:
             case "pending":
                 record.pending.append(signal)
                 record.waiting_agent = agent
-                active = record.active
-                if active is not None and active.lifecycle == "suspended":
-                    look = self._let_go_if_answered(record, active)
-                    self.tasks.start(look, name=f"parked:{active.run_id}")
+                self._look_after(record)
                 return self._settled(record, signal, "deliver", route)
             case "pre_run":
                 record.pre_run.append(signal)
@@ -271,8 +277,10 @@ class ThreadRuntime:
                         stream_options=dict(target.if_idle.stream_options or {}),
                     )
                 )
+                self._look_after(record)
                 return self._settled(record, signal, "deliver", Route(kind="queue", run_id=run_id))
             case "blocked":
+                self._look_at(record)
                 return self._settled(record, signal, "blocked", route)
             case "discard":
                 self._drop_if_forgettable(record)
@@ -495,8 +503,7 @@ class ThreadRuntime:
         while True:
             self._check_open()
             # A thread that nobody used between two runs was forgotten: never keep its record.
-            record = self._record(resource_id, thread_id)
-            self._expire_parked(record)
+            record = self._expire_parked(self._record(resource_id, thread_id))
             reservation = record.reservation
             if reservation is not None and reservation.run_id == run_id:
                 return reservation
@@ -512,32 +519,62 @@ class ThreadRuntime:
                     # Aborted while it was parked: what goes on now is its end.
                     reserved.interrupt.abort()
                 return reserved
-            await self._changed_or_let_go(record)
+            change = record.change()
+            self._look_after(record)
+            try:
+                await change
+            finally:
+                record.stop_waiting(change)
 
-    async def _changed_or_let_go(self, record: ThreadRecord) -> None:
-        """Wait for a change; that a parked run has ended elsewhere or is too old is one."""
+    def _look_at(self, record: ThreadRecord) -> None:
+        """Find out, in the background, whether a run that is parked here was answered elsewhere."""
         active = record.active
-        if active is None or active.parked_at is None:
-            await record.changed()
+        if active is None or active.lifecycle != "suspended" or record.key in self._looking:
             return
-        left = active.parked_at + self._suspended_run_ttl - self._clock.monotonic()
+        self._looking.add(record.key)
 
         async def look() -> None:
-            await self._let_go_if_answered(record, active)
-            await self._clock.sleep(max(min(left, LOOK_SECONDS), 0.0))
-            record.notify()
+            try:
+                await self._let_go_if_answered(record, active)
+            finally:
+                self._looking.discard(record.key)
 
-        looking = self.tasks.start(look(), name=f"parked:{active.run_id}")
+        self.tasks.start(look(), name=f"parked:{active.run_id}")
+
+    def _look_after(self, record: ThreadRecord) -> None:
+        """Look now, and again and again as long as something waits behind a parked run."""
+        if not record.waits_for_parked or self.tasks.is_closed:
+            return
+        self._look_at(record)
+        if not self._is_watching:
+            self._is_watching = True
+            self.tasks.start(self._watch_parked(), name="parked-runs")
+
+    async def _watch_parked(self) -> None:
         try:
-            await record.changed()
+            while waiting := [r for r in self._records.values() if r.waits_for_parked]:
+                await self._clock.sleep(self._next_look(waiting))
+                for record in waiting:
+                    current = self._expire_parked(record)
+                    if current.waits_for_parked and current.active is not None:
+                        await self._let_go_if_answered(current, current.active)
+                    self._drop_if_forgettable(current)
         finally:
-            looking.cancel()
+            self._is_watching = False
+
+    def _next_look(self, waiting: Sequence[ThreadRecord]) -> float:
+        """Seconds until some run was parked for too long, but not more than ``LOOK_SECONDS``."""
+        parked = [
+            r.active.parked_at for r in waiting if r.active and r.active.parked_at is not None
+        ]
+        first = min(parked, default=math.inf) + self._suspended_run_ttl
+        return max(min(first - self._clock.monotonic(), LOOK_SECONDS), 0.0)
 
     async def _let_go_if_answered(self, record: ThreadRecord, parked: ActiveRun) -> None:
         """Another process may have answered a run that was parked here: its row tells."""
         try:
             is_parked = await parked.agent.is_parked(parked.run_id)
-        except MastraError:
+        except Exception:
             logger.warning(
                 "parked run can't be looked up", exc_info=True, extra={"run_id": parked.run_id}
             )
@@ -596,6 +633,7 @@ class ThreadRuntime:
             self._forget_parked(active.parked_at)
             self._parked_at.pop(record.key, None)
             self._parked_at[record.key] = active.parked_at
+        self._look_after(record)
 
     def _forget_parked(self, now: float) -> None:
         """Let go of threads whose run was parked too long ago, though nobody asks for them."""
@@ -606,8 +644,7 @@ class ThreadRuntime:
             del self._parked_at[key]
             record = self._records.get(key)
             if record is not None:
-                self._expire_parked(record)
-                self._after_run(record)
+                self._drop_if_forgettable(self._expire_parked(record))
 
     def ended(self, resource_id: str | None, thread_id: str, output: ModelOutput) -> None:
         """A segment is over: a parked run keeps the thread, an ended one frees it."""

@@ -17,6 +17,7 @@ from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.threads.accepted import AcceptedSignals
+from mastra_core.threads.runtime import LOOK_SECONDS
 from mastra_core.wire.messages import Message
 
 T = {"thread_id": "t", "resource_id": "r"}
@@ -256,3 +257,64 @@ async def test_what_was_refused_may_come_again(refusal: Accepted | Exception) ->
     taken.remember("t", "s", accepted(refusal))
 
     assert taken.get("t", "s") is None
+
+
+async def test_input_behind_a_run_that_is_answered_elsewhere_gets_its_turn() -> None:
+    """Though nobody touches the thread here again: what waits is looked after by itself."""
+    clock = FakeClock()
+    store = InMemoryStorage()
+    here = Agent(id="a", model=ScriptedModel([_parks(), [text("hello")]]), tools=[_asks()])
+    there = Agent(id="a", model=ScriptedModel([[text("done elsewhere")]]), tools=[_asks()])
+    async with (
+        Mastra(storage=store, agents=[here], clock=clock) as first,
+        Mastra(storage=store, agents=[there]),
+    ):
+        parked = await here.stream("x", **T)
+        await parked.wait()
+        await here.send_message("hello?", **T).accepted
+        await clock.advance(1)
+        await (await there.approve_tool_call(parked.run_id)).wait()
+        await clock.advance(2 * LOOK_SECONDS)
+        await first.runs.join()
+        rows = (await first.storage.memory.list_messages("t")).messages
+
+    assert ["done elsewhere", "hello"] == [
+        words for row in rows if row.role == "assistant" and (words := text_of(row))
+    ]
+
+
+async def test_input_behind_a_run_that_is_never_answered_gets_its_turn_in_the_end() -> None:
+    """When the run was parked for too long to be kept, its thread is free for what waits."""
+    clock = FakeClock()
+    agent = Agent(id="a", model=ScriptedModel([_parks(), [text("hello")]]), tools=[_asks()])
+    async with Mastra(storage="memory:", clock=clock, agents=[agent]) as mastra:
+        parked = await agent.stream("x", **T)
+        await parked.wait()
+        await agent.send_message("hello?", **T).accepted
+        await clock.advance(30 * 60 + 1)
+        await mastra.runs.join()
+        rows = (await mastra.storage.memory.list_messages("t")).messages
+
+        assert ["hello"] == [
+            words for row in rows if row.role == "assistant" and (words := text_of(row))
+        ]
+        assert 1 == len((await agent.list_suspended_runs()).runs)
+
+
+async def test_asking_whether_a_thread_is_busy_finds_out_that_it_is_not() -> None:
+    """A notification that waits for an idle thread must not wait for one that is."""
+    store = InMemoryStorage()
+    here = Agent(id="a", model=ScriptedModel([_parks()]), tools=[_asks()])
+    there = Agent(id="a", model=ScriptedModel([[text("done elsewhere")]]), tools=[_asks()])
+    async with (
+        Mastra(storage=store, agents=[here]) as first,
+        Mastra(storage=store, agents=[there]),
+    ):
+        parked = await here.stream("x", **T)
+        await parked.wait()
+        await (await there.approve_tool_call(parked.run_id)).wait()
+
+        was_active = first.threads.is_active("r", "t")
+        await first.threads.tasks.join()
+
+        assert (True, False) == (was_active, first.threads.is_active("r", "t"))
