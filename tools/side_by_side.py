@@ -13,7 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ("Ran", "main", "run_all")
+__all__ = ("NOX", "Ran", "main", "run_all")
+
+#: What runs a session; its name is added.
+NOX = (sys.executable, "-m", "nox", "--non-interactive", "-s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +28,16 @@ class Ran:
     code: int
 
 
-async def run_all(sessions: Sequence[str], *, lanes: int) -> list[Ran]:
+async def run_all(
+    sessions: Sequence[str], *, lanes: int, command: Sequence[str] = NOX
+) -> list[Ran]:
     """Run each session once, at most ``lanes`` at a time."""
     waiting = list(reversed(sessions))
     done: list[Ran] = []
 
     async def lane() -> None:
         while waiting:
-            done.append(await run(waiting.pop()))
+            done.append(await run(waiting.pop(), command))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(lanes):
@@ -40,12 +45,12 @@ async def run_all(sessions: Sequence[str], *, lanes: int) -> list[Ran]:
     return done
 
 
-async def run(name: str) -> Ran:
+async def run(name: str, command: Sequence[str]) -> Ran:
     """Run one session and print what it printed."""
     begun = time.monotonic()
     print(f"… {name}", flush=True)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nox", "--non-interactive", "-s", name),
+        *(*command, name),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -63,11 +68,18 @@ def main(lanes: str, *sessions: str) -> int:
     """Run them, and print what each took."""
     begun = time.monotonic()
     done = asyncio.run(run_all(sessions, lanes=int(lanes)))
-    width = max(len(ran.name) for ran in done)
-    for ran in sorted(done, key=lambda ran: -ran.seconds):
-        print(f"{ran.name:{width}} {ran.seconds:6.0f} s  {'ok' if ran.code == 0 else 'failed'}")
+    print(durations(done))
     print(f"{len(done)} sessions in {time.monotonic() - begun:.0f} s, {lanes} at a time")
     return int(any(ran.code for ran in done))
+
+
+def durations(done: Sequence[Ran]) -> str:
+    """A table, the longest first."""
+    width = max(len(ran.name) for ran in done)
+    return "\n".join(
+        f"{ran.name:{width}} {ran.seconds:6.0f} s  {'ok' if ran.code == 0 else 'failed'}"
+        for ran in sorted(done, key=lambda ran: -ran.seconds)
+    )
 
 
 if __name__ == "__main__":

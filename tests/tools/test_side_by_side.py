@@ -1,0 +1,54 @@
+"""Sessions that run at the same time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import side_by_side
+
+__all__ = ()
+
+pytestmark = pytest.mark.anyio
+
+#: Stands in for nox: the sessions `first` and `second` end only if they run at the same time.
+SESSIONS = """
+import sys, time
+from pathlib import Path
+
+name = sys.argv[1]
+if name == "wrong":
+    sys.exit("no such luck")
+Path(f"{name}.mark").touch()
+end = time.monotonic() + 30
+while not all(Path(f"{one}.mark").exists() for one in ("first", "second")):
+    assert time.monotonic() < end
+    time.sleep(0.01)
+print(f"{name} has met the other one")
+"""
+COMMAND = (sys.executable, "-c", SESSIONS)
+
+
+async def test_two_sessions_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each waits for the other one; the output of each stays together."""
+    monkeypatch.chdir(tmp_path)
+
+    done = await side_by_side.run_all(["first", "second"], lanes=2, command=COMMAND)
+
+    assert {("first", 0), ("second", 0)} == {(ran.name, ran.code) for ran in done}
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[lines.index("first has met the other one") + 1].startswith("✓ first")
+
+
+async def test_a_session_that_fails_does_not_end_the_others(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The reason is in the output, and the table says which one it was."""
+    done = await side_by_side.run_all(["wrong", "wrong"], lanes=1, command=COMMAND)
+
+    assert [1, 1] == [ran.code for ran in done]
+    assert 2 == capfd.readouterr().out.count("no such luck\n✗ wrong")
+    assert side_by_side.durations(done).splitlines()[0].endswith("failed")
