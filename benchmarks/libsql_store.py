@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from contents import NOW, document, event, message, suspended
+from contents import NOW, document, event, message
 from harness import Call, Goal, Scenario
 from pydantic_core import from_json, to_json
 
@@ -235,27 +235,25 @@ def _is_document(value: Any) -> bool:
 
 
 @asynccontextmanager
-async def open_scenarios(folder: Path, *, scale: int) -> AsyncIterator[AsyncIterator[Scenario]]:
-    """The scenarios, on files in a folder; ``scale``: rows of the large tables."""
+async def open_scenarios(folder: Path) -> AsyncIterator[AsyncIterator[Scenario]]:
+    """The scenarios, on files in a folder."""
     path, plain_path = folder / "ours.db", folder / "plain.db"
     async with LibSQLStorage(f"file:{plain_path}"):
         pass
     plain = Plain(plain_path)
     try:
         async with LibSQLStorage(f"file:{path}") as store:
-            yield _scenarios(Bench(store, plain), scale)
+            yield _scenarios(Bench(store, plain))
     finally:
         plain.close()
 
 
-async def _scenarios(bench: Bench, scale: int) -> AsyncIterator[Scenario]:
+async def _scenarios(bench: Bench) -> AsyncIterator[Scenario]:
     async for scenario in _plain_calls(bench):
         yield scenario
     async for scenario in _notifications(bench):
         yield scenario
     async for scenario in _partial_updates(bench):
-        yield scenario
-    async for scenario in _growth(bench, scale):
         yield scenario
 
 
@@ -414,67 +412,3 @@ async def _partial_updates(bench: Bench) -> AsyncIterator[Scenario]:
         calls=400,
         tasks=8,
     )
-
-
-async def _growth(bench: Bench, scale: int) -> AsyncIterator[Scenario]:
-    """The same pages in a small and in a large database."""
-    folder = Path(str(bench.plain.connection.filename)).parent
-    async with (
-        LibSQLStorage(f"file:{folder / 'small.db'}") as small,
-        LibSQLStorage(f"file:{folder / 'large.db'}") as large,
-    ):
-        await _fill(small, 1_000)
-        await _fill(large, scale)
-        for name, page in _pages().items():
-            yield Scenario(
-                name=f"{name}, {scale} rows against 1000",
-                backend=BACKEND,
-                ours=lambda page=page: page(large),  # type: ignore[misc]
-                floor=lambda page=page: page(small),  # type: ignore[misc]
-                against="1000 rows",
-                goal=Goal(kind="at most times", value=1.5),
-                calls=150,
-            )
-
-
-def _pages() -> dict[str, Callable[[LibSQLStorage], Any]]:
-    return {
-        "inbox page": lambda s: s.notifications.list_notifications("thread7", limit=20),
-        "due page": lambda s: s.notifications.list_due_notifications(NOW, limit=20),
-        "suspended runs page": lambda s: s.workflows.list_suspended_runs(
-            workflow_names=["agentic-loop", "durable-agentic-loop"],
-            agent_id="agent7",
-            page=0,
-            per_page=20,
-        ),
-        "history page": lambda s: s.memory.list_messages("thread7", per_page=40),
-    }
-
-
-async def _fill(store: LibSQLStorage, rows: int) -> None:
-    """Rows in each of three tables; every thread and agent has about fifty of them."""
-    groups = max(10, rows // 50)
-    for start in range(0, rows, 500):
-        numbers = range(start, min(rows, start + 500))
-        await asyncio.gather(
-            *(
-                store.notifications.create_notification(
-                    event(
-                        f"thread{n % groups}", deliver_at=NOW if n < 40 else NOW + timedelta(days=n)
-                    )
-                )
-                for n in numbers
-            ),
-            store.workflows.persist_workflow_snapshots(
-                [
-                    {
-                        "workflow_name": "agentic-loop",
-                        "run_id": f"run{n}",
-                        "snapshot": suspended(f"agent{n % groups}", f"thread{n % groups}"),
-                        "created_at": NOW + timedelta(seconds=n),
-                    }
-                    for n in numbers
-                ]
-            ),
-            store.memory.save_messages([message(f"thread{n % groups}") for n in numbers]),
-        )

@@ -1,4 +1,4 @@
-"""Run the benchmarks: ``python benchmarks/run.py [--json FILE] [--rounds N] [--only TEXT]``."""
+"""Run the benchmarks: ``python benchmarks/run.py [--json FILE] [--rounds N] [--only TEXT] [--sizes N …]``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import growth
 import libsql_store
 import memory_store
 from harness import Result, Scenario, as_json, environment, measure, table
@@ -27,7 +28,7 @@ def main() -> int:
             "format": "mastra-bench/1",
             "environment": environment(),
             "rounds": options.rounds,
-            "scale": options.scale,
+            "sizes": options.sizes,
             "results": as_json(results),
         }
         options.json.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -40,7 +41,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--rounds", type=int, default=5, help="turns per scenario (default 5)")
     parser.add_argument("--only", default="", help="run scenarios whose name contains this text")
-    parser.add_argument("--scale", type=int, default=20_000, help="rows of the large tables")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[1_000, 20_000],
+        help="rows of the tables whose pages are compared; a single size compares nothing",
+    )
     return parser.parse_args()
 
 
@@ -56,9 +63,13 @@ async def _run(options: argparse.Namespace) -> list[Result]:
         async for scenario in scenarios:
             await take(scenario)
     with tempfile.TemporaryDirectory() as folder:
-        async with libsql_store.open_scenarios(Path(folder), scale=options.scale) as scenarios:
+        async with libsql_store.open_scenarios(Path(folder)) as scenarios:
             async for scenario in scenarios:
                 await take(scenario)
+        if len(options.sizes) > 1:
+            async with growth.open_scenarios(Path(folder), sizes=options.sizes) as scenarios:
+                async for scenario in scenarios:
+                    await take(scenario)
     return results
 
 
