@@ -59,9 +59,9 @@ class AgentTurns:
         await self._agent.cancel_run(run_id)
 
     async def is_parked(self, run_id: str) -> bool:
-        """Does the row of this run, which was parked here, still exist?"""
+        """Does this run, which was parked here, still wait for an answer?"""
         snapshots = self._agent.host.parking
-        return snapshots is not None and await snapshots.exists(run_id)
+        return snapshots is not None and await snapshots.is_waiting(run_id)
 
     def store_message(self, message: Message) -> Awaitable[None] | None:
         """Store one row of a thread; None without memory."""

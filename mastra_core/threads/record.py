@@ -47,7 +47,10 @@ class ThreadAgent(Protocol):
         ...
 
     async def is_parked(self, run_id: str) -> bool:
-        """Does the row of this run, which was parked here, still exist?"""
+        """
+        Does this run, which was parked here, still wait for an answer? One that another
+        process is answering doesn't: whoever waits for the other here would wait for ever.
+        """
         ...
 
     @property

@@ -63,10 +63,10 @@ class AgentSnapshots:
             claim_id=claim_id,
         )
 
-    async def exists(self, run_id: str) -> bool:
-        """Is there a row of this run, waiting or being answered?"""
+    async def is_waiting(self, run_id: str) -> bool:
+        """Does this run wait for an answer that nobody is giving right now?"""
         outer = await self.store.load_workflow_snapshot(workflow_name=OUTER_WORKFLOW, run_id=run_id)
-        return outer is not None
+        return outer is not None and outer.get("status") == "suspended"
 
     async def load(self, run_id: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """The outer and the inner document of a run."""

@@ -318,3 +318,39 @@ async def test_asking_whether_a_thread_is_busy_finds_out_that_it_is_not() -> Non
         await first.threads.tasks.join()
 
         assert (True, False) == (was_active, first.threads.is_active("r", "t"))
+
+
+async def test_two_processes_that_answer_each_others_runs_do_not_wait_for_each_other() -> None:
+    """
+    Each holds the thread for a run of its own that the other one is answering; neither
+    answer waits for the other.
+    """
+    store = InMemoryStorage()
+
+    def pair() -> tuple[Agent, Agent]:
+        made = []
+        for name in ("a", "b"):
+            model = ScriptedModel([_parks()])
+            made.append(Agent(id=name, model=model, tools=[_asks()]))
+        return made[0], made[1]
+
+    (a1, b1), (a2, b2) = pair(), pair()
+    clock = FakeClock()
+    async with (
+        Mastra(storage=store, agents=[a1, b1], clock=clock),
+        Mastra(storage=store, agents=[a2, b2], clock=clock),
+    ):
+        of_a = await a1.stream("x", **T)
+        await of_a.wait()
+        of_b = await b2.stream("y", **T)
+        await of_b.wait()
+
+        answering = asyncio.gather(
+            b1.decline_tool_call(of_b.run_id), a2.decline_tool_call(of_a.run_id)
+        )
+        await clock.advance(2 * LOOK_SECONDS)
+        async with asyncio.timeout(5):
+            answers = await answering
+            reasons = [await answer.finish_reason for answer in answers]
+
+        assert {"stop", "suspended"} >= set(reasons)
