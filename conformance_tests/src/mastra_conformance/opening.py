@@ -59,7 +59,11 @@ class Place:
         if self.path.is_dir():
             shutil.rmtree(self.path)
         for path in self.path.parent.glob(f"{self.path.name}*"):
-            path.unlink()
+            # Beside files there may be folders, such as for sockets of processes that died.
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,8 +54,12 @@ class History:
                 result=result,
                 error=error,
             )
-            self.operations.append(operation)
+            self.add(operation)
         return answer
+
+    def add(self, operation: Operation) -> None:
+        """Take in what was recorded, here or in another process."""
+        self.operations.append(operation)
 
     def to_json_lines(self) -> str:
         """One line per operation, for the file of a failed test."""

@@ -71,6 +71,18 @@ class Worker:
             raise AssertionError(f"Expected a result, but the worker said {message!r}.")
         return message["result"]
 
+    async def told(self, point: str) -> AsyncIterator[Any]:
+        """
+        What the worker tells under a name without waiting for an answer, up to its result.
+
+        Raises:
+            WorkerDiedError: It ended without a result; what it had told came before.
+        """
+        while "result" not in (message := await self._next()):
+            if message.get("point") != point:
+                raise AssertionError(f"Expected {point!r}, but the worker said {message!r}.")
+            yield message["value"]
+
     async def kill(self) -> None:
         """End it at once, as a crash would, and wait until it is gone."""
         with suppress(ProcessLookupError):

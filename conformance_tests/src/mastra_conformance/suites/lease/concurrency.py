@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 from mastra_conformance import Suite, case
 from mastra_conformance.fixtures import OpenLease
@@ -18,12 +16,11 @@ from mastra_conformance.histories.lease_checker import (
 )
 from mastra_conformance.histories.recorder import History
 from mastra_conformance.opening import Opener
+from mastra_conformance.suites.lease.clients import Client
 from mastra_conformance.suites.lease.support import TTL_MS, Elapse, fence_of
-from mastra_core.contracts.lease import LeaseGrant, LeaseProvider
+from mastra_core.contracts.lease import LeaseProvider
 
 __all__ = ("LeaseConcurrencySuite",)
-
-T = TypeVar("T")
 
 _CONTENDERS = 16
 _ROUNDS = 500
@@ -102,7 +99,7 @@ class LeaseConcurrencySuite(Suite):
                 newest[key] = fence
                 writes.append(GuardedWrite(key=key, fence=fence))
 
-        async def act(client: _Client) -> None:
+        async def act(client: Client) -> None:
             for _ in range(60):
                 key = f"k{rng.randrange(2)}"
                 await client.step(key)
@@ -116,7 +113,7 @@ class LeaseConcurrencySuite(Suite):
             handles = [await stack.enter_async_context(open_lease()) for _ in range(4)]
             async with asyncio.TaskGroup() as group:
                 for number in range(8):
-                    client = _Client(
+                    client = Client(
                         name=f"run {number}",
                         handle=handles[number % 4],
                         history=history,
@@ -126,44 +123,3 @@ class LeaseConcurrencySuite(Suite):
 
         faults = check_leases(history.operations) + check_guarded_writes(writes)
         assert [] == faults, history.to_json_lines()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Client:
-    """Somebody who does random things with leases and remembers what it holds."""
-
-    name: str
-    handle: LeaseProvider
-    history: History
-    rng: random.Random
-    held: dict[str, LeaseGrant] = field(default_factory=dict)
-
-    async def step(self, key: str) -> None:
-        """One random operation on a key."""
-        grant = self.held.get(key)
-        if grant is None:
-            answer = await self._record(
-                "acquire_lease", self.handle.acquire_lease(key, self.name, TTL_MS), key
-            )
-            if answer.acquired:
-                self.held[key] = answer
-            return
-        chance = self.rng.random()
-        if chance < 0.6:
-            renewing = self.handle.renew_lease(key, self.name, TTL_MS, fence=grant.fence)
-            if not await self._record("renew_lease", renewing, key, fence=grant.fence):
-                del self.held[key]
-            return
-        del self.held[key]
-        if chance < 0.8:
-            releasing = self.handle.release_lease(key, self.name, fence=grant.fence)
-            await self._record("release_lease", releasing, key, fence=grant.fence)
-        elif chance < 0.9:
-            heir = f"{self.name}'s heir"
-            moving = self.handle.transfer_lease(key, self.name, heir, TTL_MS, fence=grant.fence)
-            names = {"from_owner": self.name, "to_owner": heir}
-            await self._record("transfer_lease", moving, key, fence=grant.fence, **names)
-
-    async def _record(self, call_name: str, call: Awaitable[T], key: str, **more: Any) -> T:
-        common = {"key": key, "owner": self.name, "ttl_ms": TTL_MS}
-        return await self.history.record(self.name, call_name, call, **common, **more)

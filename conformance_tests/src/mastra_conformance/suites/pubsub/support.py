@@ -31,6 +31,8 @@ ACK_WAIT_MS = 500
 #: How long a test waits for something that must happen.
 DEADLINE_S = 20
 _TURNS = 20
+#: What a thread or a server near by may need to answer.
+_ANSWER_S = 0.01
 
 
 def make_event(data: Any = None, *, type: str = "test", run_id: str = "run", **more: Any) -> Event:
@@ -116,9 +118,10 @@ async def pass_time(elapse: Elapse, milliseconds: int, *, step_ms: int) -> None:
 
 
 async def settle() -> None:
-    """Let every task run that can."""
+    """Let every task run that can, and let what lies outside this loop answer."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
+    await asyncio.sleep(_ANSWER_S)
 
 
 @asynccontextmanager
