@@ -25,7 +25,7 @@ def lines_of(health: StoreHealth) -> dict[str, tuple[str, str]]:
 def test_a_server_that_is_well() -> None:
     assert {
         "server": ("ok", "PostgreSQL 16.14 (Debian), primary"),
-        "latency": ("ok", "a round trip takes 0.5 ms"),
+        "latency": ("ok", "a round trip takes 0.50 ms"),
         "clock": ("ok", "the server's clock is 3 ms behind ours"),
         "pool": ("ok", "2 connections open, 1 in use, at most 10"),
         "node peers": ("ok", "no traces of the TypeScript system"),

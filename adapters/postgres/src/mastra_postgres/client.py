@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 
+from mastra_core.contracts.storage.health import PoolState
 from mastra_postgres.channel import COMMIT, Channel, Command, Results, Segment
 from mastra_postgres.errors import LostError, is_lost_statement, is_rolled_back, storage_error
 from mastra_postgres.pool import Pool
@@ -233,6 +234,10 @@ class PostgresClient:
     def is_closed(self) -> bool:
         """Whether it was closed."""
         return self.pool.is_closed
+
+    def pool_state(self) -> PoolState:
+        """The connections of the pool, for people."""
+        return self.pool.state()
 
     def held(self) -> dict[str, int]:
         """Connections and waiting calls, right now."""

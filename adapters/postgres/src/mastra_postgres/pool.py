@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import psycopg
 
+from mastra_core.contracts.storage.health import PoolState
 from mastra_postgres.channel import Channel, Ending, Segment
 from mastra_postgres.connect import connect
 from mastra_postgres.errors import ClosedError, ExhaustedError
@@ -75,6 +76,16 @@ class Pool:
             "connections": len(channels) + self._opening,
             "waiting_calls": waiting + sum(channel.in_flight for channel in channels),
         }
+
+    def state(self) -> PoolState:
+        """The connections, for people."""
+        busy = sum(lane.is_busy for lane in self._lanes)
+        return PoolState(
+            size=len(self._channels()),
+            in_use=len(self._lent) + busy,
+            limit=self._settings.pool_size,
+            waiting=len(self._queue) + len(self._waiters),
+        )
 
     def _channels(self) -> list[Channel]:
         return [*self._free, *self._lanes, *self._lent]

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
+from mastra_core.contracts.storage.health import StoreHealth
 from mastra_core.errors import StorageConnectionError, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_postgres.capabilities import STORAGE_CAPABILITIES
 from mastra_postgres.client import PostgresClient, open_client
 from mastra_postgres.dialect import PostgresDialect
 from mastra_postgres.errors import error_id
+from mastra_postgres.health import look_at
 from mastra_postgres.migrate import MigrationPlan, migration, plain, plan_of_nothing
 from mastra_postgres.schema import retention_index, table_name
 from mastra_postgres.settings import PostgresSettings
@@ -263,6 +265,17 @@ class PostgresStorage:
         """Product and version of the server."""
         [[(found,)]] = await self._door.read("server_info", Step(_VERSION))
         return {"product": "PostgreSQL", "version": str(found).partition(" ")[0]}
+
+    async def health(self) -> StoreHealth:
+        """How the server is doing: version, latency, clock, pool, traces of a Node peer."""
+        client = self._door.opened()
+        return await look_at(
+            client,
+            self._context.clock,
+            self.settings,
+            prefix=self._prefix,
+            pool=client.pool_state(),
+        )
 
     async def facts(self) -> StoreFacts:
         """Versions, tables and their sizes, as the catalogue knows them."""

@@ -45,7 +45,7 @@ def _server(health: StoreHealth) -> Check:
 
 
 def _latency(ms: float) -> Check:
-    summary = f"a round trip takes {ms:.1f} ms"
+    summary = f"a round trip takes {ms:.2f} ms"
     if ms <= SLOW_MS:
         return Check(name="latency", status="ok", summary=summary)
     return Check(
@@ -58,7 +58,8 @@ def _latency(ms: float) -> Check:
 
 def _clock(skew_ms: float) -> Check:
     side = "ahead of" if skew_ms > 0 else "behind"
-    summary = f"the server's clock is {abs(skew_ms):.0f} ms {side} ours"
+    apart = f"is {abs(skew_ms):.0f} ms {side}" if round(skew_ms) else "agrees with"
+    summary = f"the server's clock {apart} ours"
     if abs(skew_ms) <= SKEW_MS:
         return Check(name="clock", status="ok", summary=summary)
     return Check(
