@@ -18,7 +18,7 @@ from mastra_conformance.suites.runtime.inboxes import THREAD, Inbox
 from mastra_conformance.suites.storage.things import schedule
 from mastra_core.base.ids import Ids
 from mastra_core.base.isotime import to_iso_ms
-from mastra_core.base.jsonjs import encode
+from mastra_core.base.jsonjs import decode
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import NotificationError, StorageConnectionError
 from mastra_core.notifications.schedule import NOTIFICATION_DISPATCH_SCHEDULE_ROW_ID as ROW
@@ -121,7 +121,7 @@ class ScheduleSuite(Suite):
         await inbox.send(priority="low")
 
         assert row == await _row(store)
-        assert _TARGET % 100 == encode(row.target)
+        assert decode(_TARGET % 100) == row.target
         assert "__mastra_notification_dispatch" == row.id
         assert ("*/1 * * * *", None, "active", None) == (
             row.cron,
@@ -148,7 +148,7 @@ class ScheduleSuite(Suite):
 
         row = await _row(store)
         assert ("0 * * * *", "paused") == (row.cron, row.status)
-        assert _TARGET % 7 == encode(row.target)
+        assert decode(_TARGET % 7) == row.target
         assert 0 == row.next_fire_at % 1_800_000  # time zones differ by half hours, too
         assert 1 == changed.announced
 
