@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ("__version__",)
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mastra_mongodb.settings import MongoSettings
+    from mastra_mongodb.storage import MongoStorage
+
+__all__ = ("MongoSettings", "MongoStorage", "__version__")
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The driver is imported with the first use, not with the package.
+    if name == "MongoStorage":
+        from mastra_mongodb.storage import MongoStorage
+
+        return MongoStorage
+    if name == "MongoSettings":
+        from mastra_mongodb.settings import MongoSettings
+
+        return MongoSettings
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,205 @@
+"""One client per database, shared by storage, pubsub and lease of one URL."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from bson import CodecOptions
+from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import PyMongoError
+from pymongo.read_concern import ReadConcern
+
+from mastra_core.base.redact import redact_url
+from mastra_mongodb.documents import ROWS
+from mastra_mongodb.errors import MINIMUM_SERVER, OldServerError, is_transient
+from mastra_mongodb.settings import MongoSettings
+
+__all__ = ("Collection", "Document", "MongoPool", "Session", "open_pool", "pool_key")
+
+T = TypeVar("T")
+
+Document = dict[str, Any]
+Collection = AsyncCollection[Any]
+Session = AsyncClientSession
+
+DURABLE: Final = WriteConcern(w="majority", j=True)
+"""On disk at a majority of the replica set: survives every single crash."""
+RELAXED: Final = WriteConcern(w=1)
+"""In the memory of the primary: survives a crash of ours, not always one of the server."""
+
+_FIRST_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.1
+
+
+def pool_key(settings: MongoSettings) -> tuple[object, ...]:
+    """What users of one pool have in common."""
+    return (
+        "mongodb.pool",
+        settings.url,
+        settings.database_name,
+        settings.request_timeout_ms,
+        settings.connect_timeout_ms,
+        settings.pool_size,
+    )
+
+
+class MongoPool:
+    """
+    An open client, and what is known about the server behind it.
+
+    Args:
+        settings: URL and limits.
+    """
+
+    def __init__(self, settings: MongoSettings) -> None:
+        self.settings = settings
+        self.where: str = redact_url(settings.url)
+        #: Whether there are transactions and change streams.
+        self.is_replicated = False
+        self.version = ""
+        self._rng = random.Random()  # noqa: S311 – spreads retries, protects nothing
+        self._client: AsyncMongoClient[Any] | None = None
+
+    @property
+    def client(self) -> AsyncMongoClient[Any]:
+        """The client; there from ``open`` to ``close``."""
+        if self._client is None:
+            raise ConnectionError("the pool is closed")
+        return self._client
+
+    @property
+    def database(self) -> AsyncDatabase[Any]:
+        """The database of the URL; reads go to the primary."""
+        return self.client.get_database(
+            self.settings.database_name,
+            codec_options=ROWS,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=DURABLE,
+        )
+
+    def collection(
+        self,
+        name: str,
+        *,
+        codec: CodecOptions[Any] = ROWS,
+        relaxed: bool = False,
+        majority_reads: bool = False,
+    ) -> Collection:
+        """A collection whose writes are on disk at a majority when they return."""
+        return self.database.get_collection(
+            name,
+            codec_options=codec,
+            write_concern=RELAXED if relaxed else DURABLE,
+            read_concern=ReadConcern("majority") if majority_reads else None,
+        )
+
+    async def open(self) -> None:
+        """
+        Connect and look at the server.
+
+        Raises:
+            OldServerError: It isn't supported.
+        """
+        settings = self.settings
+        self._client = AsyncMongoClient(
+            settings.url,
+            appname="mastra-core-python",
+            maxPoolSize=settings.pool_size,
+            timeoutMS=settings.request_timeout_ms,
+            serverSelectionTimeoutMS=min(settings.connect_timeout_ms, settings.request_timeout_ms),
+            connectTimeoutMS=settings.connect_timeout_ms,
+            waitQueueTimeoutMS=settings.request_timeout_ms,
+        )
+        try:
+            hello, build = await asyncio.gather(
+                self._client.admin.command("hello"), self._client.admin.command("buildInfo")
+            )
+        except BaseException:
+            await self.close()
+            raise
+        self.version = str(build.get("version", ""))
+        if tuple(build.get("versionArray", ())[:2]) < MINIMUM_SERVER:
+            await self.close()
+            raise OldServerError(self.version)
+        self.is_replicated = "setName" in hello or hello.get("msg") == "isdbgrid"
+
+    async def close(self) -> None:
+        """Close the client; idempotent."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def server_time(self) -> datetime:
+        """The clock of the server."""
+        hello: Mapping[str, Any] = await self.client.admin.command("hello")
+        now: datetime = hello["localTime"]
+        return now.replace(tzinfo=UTC) if now.tzinfo is None else now.astimezone(UTC)
+
+    async def transact(self, body: Callable[[Session], Awaitable[T]], *, once: bool = False) -> T:
+        """
+        Run the body in a transaction; again if it lost a race, with growing pauses.
+
+        The body must do nothing that can't be repeated. ``once``: let the caller decide.
+        """
+        deadline = asyncio.get_running_loop().time() + self.settings.request_timeout_ms / 1000
+        attempt = 0
+        async with self.client.start_session() as session:
+            while True:
+                try:
+                    async with await session.start_transaction(
+                        read_concern=ReadConcern("snapshot"),
+                        write_concern=DURABLE,
+                        read_preference=ReadPreference.PRIMARY,
+                    ):
+                        result = await body(session)
+                        if session.in_transaction:
+                            await self._commit(session, deadline)
+                except PyMongoError as exc:
+                    if once or not is_transient(exc) or self._is_over(deadline):
+                        raise
+                    attempt += 1
+                    await self.pause(attempt)
+                else:
+                    return result
+
+    async def _commit(self, session: Session, deadline: float) -> None:
+        """Commit; repeating that is safe when its answer was lost."""
+        attempt = 0
+        while True:
+            try:
+                await session.commit_transaction()
+            except PyMongoError as exc:
+                unknown = exc.has_error_label("UnknownTransactionCommitResult")
+                if not unknown or self._is_over(deadline):
+                    raise
+                attempt += 1
+                await self.pause(attempt)
+            else:
+                return
+
+    async def pause(self, attempt: int) -> None:
+        """Wait before the next attempt, a little longer each time."""
+        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
+        await asyncio.sleep(longest * self._rng.random())
+
+    def _is_over(self, deadline: float) -> bool:
+        return asyncio.get_running_loop().time() >= deadline
+
+
+@asynccontextmanager
+async def open_pool(settings: MongoSettings) -> AsyncIterator[MongoPool]:
+    """The pool of a database, open."""
+    pool = MongoPool(settings)
+    try:
+        await pool.open()
+        yield pool
+    finally:
+        await pool.close()

@@ -1,0 +1,139 @@
+"""What a domain store gets from its adapter, and what all of them do alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from bson.codec_options import CodecOptions
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.ids import Ids
+from mastra_core.errors import StorageConflictError, StorageConnectionError
+from mastra_mongodb.documents import ROWS
+from mastra_mongodb.errors import error_id, storage_errors
+from mastra_mongodb.pool import Collection, MongoPool, Session
+from mastra_mongodb.schema import Names
+
+__all__ = ("STORE", "Host", "LostRaceError")
+
+T = TypeVar("T")
+
+STORE = "mongodb"
+"""How error ids name this adapter."""
+
+#: How often a step that compares before it writes is tried; each loss means that another won.
+_TRIES = 200
+
+
+class LostRaceError(Exception):
+    """Somebody else changed what was read before; nothing that matters was written."""
+
+
+class Host:
+    """
+    The parts that the adapter puts together once and its domain stores share.
+
+    Args:
+        names: Names of collections.
+        clock: Dates rows.
+        ids: Makes ids of new rows.
+        where: The server, without secrets, for messages.
+        max_snapshot_bytes: Larger snapshots are refused.
+    """
+
+    def __init__(
+        self, *, names: Names, clock: Clock, ids: Ids, where: str, max_snapshot_bytes: int
+    ) -> None:
+        self.names = names
+        self.clock = clock
+        self.ids = ids
+        self.where = where
+        self.max_snapshot_bytes = max_snapshot_bytes
+        #: Whether indexes may be created.
+        self.may_create = True
+        self._pool: MongoPool | None = None
+        self._collections: dict[tuple[str, int], Collection] = {}
+
+    def attach(self, pool: MongoPool | None) -> None:
+        """Work on this pool; None for a store that is closed."""
+        self._pool = pool
+        self._collections.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a pool."""
+        return self._pool is not None
+
+    @property
+    def pool(self) -> MongoPool:
+        """The pool of an open store."""
+        if self._pool is None:
+            raise StorageConnectionError(
+                f"The store of {self.where} is closed, or was not opened yet.",
+                id=error_id("open"),
+                hint="Use it inside `async with`.",
+            )
+        return self._pool
+
+    def collection(self, name: str, codec: CodecOptions[Any] = ROWS) -> Collection:
+        """A collection by its name without prefix."""
+        key = (name, id(codec))
+        found = self._collections.get(key)
+        if found is None:
+            found = self.pool.collection(self.names(name), codec=codec)
+            self._collections[key] = found
+        return found
+
+    def relaxed(self, name: str) -> Collection:
+        """The same for writes that may be lost with a crash of the server."""
+        key = (name, -1)
+        found = self._collections.get(key)
+        if found is None:
+            found = self.pool.collection(self.names(name), relaxed=True)
+            self._collections[key] = found
+        return found
+
+    def errors(self, operation: str) -> AbstractContextManager[None]:
+        """Let only errors of ours out of an operation."""
+        return storage_errors(operation, self.where)
+
+    async def together(self, operation: str, body: Callable[[Session | None], Awaitable[T]]) -> T:
+        """
+        Run a step that reads, compares and writes several documents.
+
+        On a replica set it is one transaction. On a standalone server, which has none, the
+        writes of the body must stand in an order in which a crash between them loses nothing;
+        each compares what was read before, and raises ``LostRaceError`` if it is no longer so.
+        In both cases a lost race begins anew.
+        """
+        pool = self.pool
+        for attempt in range(1, _TRIES + 1):
+            try:
+                if pool.is_replicated:
+                    return await pool.transact(body)
+                return await body(None)
+            except LostRaceError:
+                await pool.pause(attempt)
+        raise StorageConflictError(
+            f"{operation} lost {_TRIES} races on {self.where} and gave up; nothing was written.",
+            id=error_id(operation),
+        )
+
+    async def swap(self, operation: str, body: Callable[[], Awaitable[T]]) -> T:
+        """Run a compare-and-set of one document until it wins or decides otherwise."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return await body()
+            except LostRaceError:
+                await self.pool.pause(attempt)
+        raise StorageConflictError(
+            f"{operation} lost {_TRIES} races on {self.where} and gave up; nothing was written.",
+            id=error_id(operation),
+        )
+
+    def now(self) -> datetime:
+        """The time that dates rows."""
+        return self.clock.now()
