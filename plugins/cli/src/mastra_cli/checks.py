@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from mastra_cli.check import Check
 from mastra_cli.health import health_checks
 from mastra_cli.stores import made_store, refuse_absent_file
+from mastra_core.base.redact import redact_url
 from mastra_core.config import AdapterSection, Settings
 from mastra_core.contracts.storage import Storage
 from mastra_core.contracts.storage.health import ObservableStorage
@@ -21,6 +23,9 @@ from mastra_core.plugins import (
 )
 
 __all__ = ("check_plugins", "check_settings", "check_store", "plugin_checks")
+
+#: Schemes of the providers in which the TypeScript system keeps its leases.
+_LEASES_OF_NODE: Final = frozenset({"redis", "rediss", "redis+unix", "unix"})
 
 
 def _failed(name: str, error: MastraError) -> Check:
@@ -75,10 +80,11 @@ async def check_store(settings: Settings, manager: PluginManager) -> list[Check]
             return looked
         async with store as opened:
             opens = _opened(opened, target.redacted)
-            health = await _health(opened)
+            health, peers = await _health(opened)
     except MastraError as exc:
         return [_failed("storage", exc)]
-    return [opens, *looked, *health, _lease(store, settings, Registry(manager), target.scheme)]
+    lease = _lease(store, settings, Registry(manager), target.scheme, has_peers=bool(peers))
+    return [opens, *looked, *health, lease]
 
 
 def _opened(store: Storage, url: str) -> Check:
@@ -136,28 +142,41 @@ async def _wholeness(store: Storage) -> list[Check]:
     ]
 
 
-async def _health(store: Storage) -> list[Check]:
-    """How the server is doing, where the adapter can tell."""
+async def _health(store: Storage) -> tuple[list[Check], Sequence[str]]:
+    """How the server is doing, where the adapter can tell, and the traces of Node peers."""
     if not isinstance(store, ObservableStorage):
-        return []
+        return [], ()
     try:
         found = await store.health()
     except MastraError as exc:
-        return [_failed("server", exc)]
-    return list(health_checks(found))
+        return [_failed("server", exc)], ()
+    return list(health_checks(found)), found.node_peers
 
 
-def _lease(store: Storage, settings: Settings, registry: Registry, scheme: str) -> Check:
-    """Leases that other processes don't see, beside a store that they do (design 4.4.3)."""
+def _lease(
+    store: Storage, settings: Settings, registry: Registry, scheme: str, *, has_peers: bool
+) -> Check:
+    """Leases that other processes, or the other system, don't see (design 4.4.3)."""
     named = settings.lease.url or settings.pubsub.url
+    where = named.partition(":")[0] if named else scheme
     has_adapter = registry.find_adapter("lease", scheme) is not None
-    if store.volatile or named is not None or (has_adapter and scheme != "memory"):
-        return Check(name="lease", status="ok", summary=named or "goes with the store")
+    if not store.volatile and named is None and (not has_adapter or scheme == "memory"):
+        return Check(
+            name="lease",
+            status="warning",
+            summary="Leases are only seen by one process: run one process at a time on this store.",
+            fix="Set MASTRA_LEASE_URL to a provider that all processes reach.",
+        )
+    if has_peers and where not in _LEASES_OF_NODE:
+        return Check(
+            name="lease",
+            status="warning",
+            summary=f"Leases are in {where}, where the TypeScript system doesn't look; while it "
+            "runs, both may write to one thread.",
+            fix="Set MASTRA_LEASE_URL to the Redis of its pubsub.",
+        )
     return Check(
-        name="lease",
-        status="warning",
-        summary="Leases are only seen by one process: run one process at a time on this store.",
-        fix="Set MASTRA_LEASE_URL to a provider that all processes reach.",
+        name="lease", status="ok", summary=redact_url(named) if named else "goes with the store"
     )
 
 

@@ -6,6 +6,11 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from mastra_cli.checks import _lease
+from mastra_cli.stores import made_store
+from mastra_core.config import AdapterSection, PluginsSection, Settings
+from mastra_core.plugins import PluginManager, Registry
+
 
 def checks_of(ran: Any) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in ran.json["checks"]}
@@ -22,11 +27,50 @@ def test_a_store_that_is_well(run: Any, seeded: Any) -> None:
     assert "local-model" in checks
 
 
-def test_leases_that_others_do_not_see_are_a_warning(run: Any, seeded: Any) -> None:
+def test_leases_go_with_a_store_that_has_them(run: Any, seeded: Any) -> None:
     lease = checks_of(run("doctor", "--url", seeded.url, "--json"))["lease"]
 
-    assert "warning" == lease["status"]
-    assert "MASTRA_LEASE_URL" in lease["fix"]
+    assert ("ok", "goes with the store") == (lease["status"], lease["summary"])
+
+
+def test_leases_that_others_do_not_see_are_a_warning(seeded: Any) -> None:
+    """Every store of ours has leases, so the check is asked with an adapter switched off."""
+    store, _ = made_store(seeded.url)
+    options = PluginsSection(disable=["libsql"]).to_options()
+    nobody = Registry(PluginManager(builtins=(), options=options))
+
+    check = _lease(store, Settings(), nobody, "file", has_peers=False)
+
+    assert "warning" == check.status
+    assert "MASTRA_LEASE_URL" in str(check.fix)
+
+
+def test_leases_where_the_other_system_does_not_look_are_a_warning(
+    run: Any, tmp_path: Path
+) -> None:
+    """Its traces in the database are enough."""
+    path = tmp_path / "shared.db"
+    run("migrate", "--url", f"file:{path}")
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE mastra_agents (id TEXT)")
+    database.close()
+
+    checks = checks_of(run("doctor", "--url", f"file:{path}", "--json"))
+
+    assert "mastra_agents" in checks["node peers"]["summary"]
+    assert "warning" == checks["lease"]["status"]
+    assert "where the TypeScript system doesn't look" in checks["lease"]["summary"]
+
+
+def test_leases_in_redis_are_seen_by_both(seeded: Any) -> None:
+    """The check alone: nothing is connected to. The password of the URL isn't shown."""
+    store, _ = made_store(seeded.url)
+    settings = Settings(lease=AdapterSection(url="redis://:secret@localhost:6379"))
+
+    check = _lease(store, settings, Registry(PluginManager()), "file", has_peers=True)
+
+    assert "ok" == check.status
+    assert "secret" not in check.summary
 
 
 def test_no_store_is_a_warning(run: Any) -> None:
