@@ -154,9 +154,7 @@ async def _claim_resume(store: Storage, key: str) -> object:
 
 async def _delete_run(store: Storage, key: str) -> None:
     await _persist(store, key)
-    await store.workflows.delete_workflow_runs(
-        run_id=key, workflow_names=[_WORKFLOW, "inner"]
-    )
+    await store.workflows.delete_workflow_runs(run_id=key, workflow_names=[_WORKFLOW, "inner"])
 
 
 # -- notifications --------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ _TRIAL_TTL_MS: Final = 100
 #: What the specification allows a waiter beside the remaining time, and a loaded machine.
 _TAKEOVER_S: Final = 0.5
 _SLACK_S: Final = 1.0
-#: Long enough for both to start; the specification's hour is asked for with a soak.
-_WANDER_S: Final = 4.0
+#: The specification's hour is asked for with a soak.
+_LIVES: Final = 1
 _SOAKING_S: Final = 60.0
 
 
@@ -160,13 +160,13 @@ class LeaseProcessSuite(Suite):
         notebook: Notebook,
     ) -> None:
         """Random calls of many processes, some killed, some stopped: S1-S3, S7 (soak: an hour)."""
-        seconds = max(_WANDER_S, soak_seconds)
-        wanderers = 8 if seconds >= _SOAKING_S else 3
+        wanderers = 8 if soak_seconds >= _SOAKING_S else 3
         history = notebook.history("leases")
-        end = time.monotonic() + seconds
         async with asyncio.TaskGroup() as group:
             for number in range(wanderers):
-                group.create_task(_keep_wandering(processes, f"p{number}", end, rng, history))
+                group.create_task(
+                    _keep_wandering(processes, f"p{number}", soak_seconds, rng, history)
+                )
 
         assert [] == check_leases(history.operations)
         assert {"acquire_lease", "renew_lease"} <= {one.name for one in history.operations}
@@ -188,40 +188,42 @@ async def _wait_for(provider: LeaseProvider, owner: str) -> LeaseGrant:
 
 
 async def _keep_wandering(
-    processes: Processes, name: str, end: float, rng: random.Random, history: History
+    processes: Processes, name: str, seconds: float, rng: random.Random, history: History
 ) -> None:
-    """One wanderer after the other under one name, each stopped now and then or killed."""
+    """One wanderer after the other; each is stopped a few times, then killed."""
+    end = time.monotonic() + seconds
     life = 0
-    while (left := end - time.monotonic()) > 0:
+    while life < _LIVES or time.monotonic() < end:
         life += 1
         arguments: dict[str, Any] = {
             "name": f"{name}.{life}",
             "seed": rng.randrange(2**32),
-            "seconds": left,
             "ttl_ms": TTL_MS,
         }
         async with processes.start(wander, **arguments) as worker:
-            reading = asyncio.create_task(_collect(worker, history))
+            began = asyncio.Event()
+            reading = asyncio.create_task(_collect(worker, history, began))
             try:
-                while not reading.done() and time.monotonic() < end:
-                    await asyncio.wait([reading], timeout=rng.random())
-                    if rng.random() < 0.2:
-                        await worker.kill()
-                        break
+                await began.wait()
+                for _ in range(rng.randrange(2, 6)):
+                    await asyncio.sleep(rng.random() * 0.5)
                     worker.pause()
                     await asyncio.sleep(TTL_MS / 1000 * rng.uniform(0.2, 1.5))
                     worker.resume()
+                await asyncio.sleep(rng.random() * 0.5)
+                await worker.kill()
                 await reading
             finally:
                 reading.cancel()
                 await asyncio.wait([reading])
 
 
-async def _collect(worker: Worker, history: History) -> None:
-    """Take in what a wanderer tells, until it ends or dies."""
+async def _collect(worker: Worker, history: History, began: asyncio.Event) -> None:
+    """Take in what a wanderer tells, until it dies."""
     with suppress(WorkerDiedError):
         async for value in worker.told("did"):
             grant = value["result"]
             if isinstance(grant, dict):
                 value["result"] = LeaseGrant(**grant)
             history.add(Operation(**value))
+            began.set()
