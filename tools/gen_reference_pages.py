@@ -8,23 +8,40 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from page_writer import RULE, fields_of, finish, paragraphs, table
+from page_writer import RULE, Field, fields_of, finish, paragraphs, table
+from pydantic import BaseModel
 from sqlalchemy import Table
 
 from mastra_core import errors
 from mastra_core.agent.memory import MemoryOptions
 from mastra_core.agent.options import RunOptions
+from mastra_core.bus.options import BusOptions
 from mastra_core.config import VARIABLES, AdapterSection, PluginsSection
 from mastra_core.contracts import capabilities
 from mastra_core.errors import MastraError
-from mastra_core.inmemory.storage.settings import InMemoryStorageSettings
 from mastra_core.notifications import DeliveryDecision, NotificationSettings
+from mastra_core.plugins import PluginManager, Registry
+from mastra_core.plugins.loading import import_name
+from mastra_core.plugins.specs import Role
 from mastra_core.wire import tables as names
 from mastra_core.wire.baseline import WIRE
-from mastra_libsql.settings import LibSQLSettings
+from mastra_sql.bus.tables import build_bus_tables
+from mastra_sql.lease.tables import build_lease_tables
 from mastra_sql.tables import ColumnKind, build_tables, column_kind
 
 __all__ = ("pages",)
+
+#: Plugins of the core, which have no entry point.
+BUILTINS = ("mastra_core.inmemory.plugin",)
+#: Heading → a scheme of the adapter.
+ADAPTERS = {
+    "libSQL": "file",
+    "PostgreSQL": "postgresql",
+    "MongoDB": "mongodb",
+    "Redis": "redis",
+    "In memory": "memory",
+}
+ROLES: tuple[Role, ...] = ("storage", "pubsub", "lease")
 
 WRITTEN = "This page is written by `tools/gen_reference_pages.py`."
 
@@ -95,10 +112,10 @@ def settings_page() -> str:
         "## Options of adapters",
         "In a section, as an argument, or in the URL with `mastra_` before the name: "
         "`file:app.db?mastra_busy_timeout_ms=2000`.",
-        "### libSQL",
-        _fields(LibSQLSettings),
-        "### In memory",
-        _fields(InMemoryStorageSettings),
+        *_adapters(),
+        "### Every bus",
+        "Options of the pubsub of all adapters.",
+        _fields(BusOptions, without="url"),
         "## The inbox",
         '`Mastra(notifications={"poll_ms": 1000})`',
         _fields(NotificationSettings),
@@ -113,17 +130,47 @@ def settings_page() -> str:
     )
 
 
-def _fields(owner: type) -> str:
-    rows = [
-        (
-            f"`{field.name}`",
-            f"`{field.type}`",
-            field.default and f"`{field.default}`",
-            field.comment,
-        )
-        for field in fields_of(owner)
-    ]
+def _adapters() -> Iterator[str]:
+    """Options of each adapter, and the roles that take them."""
+    registry = Registry(PluginManager(builtins=BUILTINS))
+    for title, scheme in ADAPTERS.items():
+        found: dict[str, list[Field]] = {}
+        roles: dict[str, dict[Role, None]] = {}
+        for role in ROLES:
+            offer = registry.find_adapter(role, scheme)
+            settings = offer.spec.settings if offer is not None else None
+            if settings is None:
+                continue
+            for field in _all_fields(import_name(settings)):
+                found.setdefault(field.name, []).append(field)
+                roles.setdefault(field.name, {})[role] = None
+        yield f"### {title}"
+        rows = [
+            (
+                # One of the roles says what it means.
+                *_cells(next((field for field in fields if field.comment), fields[0])),
+                "all" if len(roles[name]) == len(ROLES) else ", ".join(roles[name]),
+            )
+            for name, fields in found.items()
+        ]
+        yield table(("Name", "Type", "Default", "Meaning", "Roles"), rows)
+
+
+def _all_fields(owner: type[BaseModel]) -> Iterator[Field]:
+    """Those of the bases first; without what every bus has."""
+    for base in reversed(owner.__mro__):
+        if base not in {BaseModel, BusOptions} and issubclass(base, BaseModel):
+            yield from fields_of(base)
+
+
+def _fields(owner: type, *, without: str = "") -> str:
+    rows = [_cells(field) for field in fields_of(owner) if field.name != without]
     return table(("Name", "Type", "Default", "Meaning"), rows)
+
+
+def _cells(field: Field) -> tuple[str, str, str, str]:
+    default = field.default and f"`{field.default}`"
+    return f"`{field.name}`", f"`{field.type}`", default, field.comment
 
 
 # -- capabilities -----------------------------------------------------------------------------------
@@ -168,11 +215,19 @@ def tables_page() -> str:
         "column, change one, or write a status that it doesn't know. Columns and tables that we "
         "don't know are left alone. What is ours alone stands in tables that start with "
         "`mastra_py_`.",
+        "In PostgreSQL each time column of a shared table has a twin of the same name with a `Z` at its "
+        "end: the same instant with its zone, as the TypeScript store writes it.",
         "## Shared tables",
         *_tables(built.shared()),
         "## Tables of our own",
         "Delete them while nothing runs, and nothing that a peer knows is lost.",
         *_tables(built.own()),
+        "### Tables of the bus",
+        "Made when a bus is opened on the database.",
+        *_tables(build_bus_tables().own()),
+        "### Tables of leases",
+        "Made when leases are opened on the database.",
+        *_tables(build_lease_tables().own()),
         "## Names",
         table(("Constant in `mastra_core.wire.tables`", "Table"), _constants(names)),
     )
@@ -199,7 +254,7 @@ def _constants(module: ModuleType) -> list[tuple[str, str]]:
 
 def pages() -> dict[str, str]:
     """Path → text."""
-    assert set(ColumnKind) == {"text", "integer", "json", "time"}
+    assert set(ColumnKind) == {"text", "integer", "json", "time", "twin"}
     return {
         "docs/reference/errors.md": errors_page(),
         "docs/reference/settings.md": settings_page(),

@@ -44,7 +44,15 @@ def fields_of(owner: type) -> Iterator[Field]:
             name = node.target.id
             if name in defaults:
                 comment = comment_above(lines, node.lineno - 2)
-                yield Field(name, type_text(node.annotation), defaults[name], comment)
+                yield Field(
+                    given_name(owner, name), type_text(node.annotation), defaults[name], comment
+                )
+
+
+def given_name(owner: Any, name: str) -> str:
+    """What callers write: the alias of a pydantic field, if it has one."""
+    alias = owner.model_fields[name].alias if issubclass(owner, BaseModel) else None
+    return alias or name
 
 
 def comment_above(lines: Sequence[str], number: int) -> str:

@@ -18,13 +18,19 @@ class BusOptions(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     url: str = ""
+    #: An event of a group that isn't settled within this becomes claimable again.
     ack_wait_ms: int = Field(default=60_000, ge=1)
+    #: While a handler runs its event is kept for so long; 0: never longer than ``ack_wait_ms``.
     max_processing_ms: int = Field(default=3_600_000, ge=0)
     #: ``inf`` or 0 never gives up.
     max_delivery_attempts: float = Field(default=5, ge=0)
+    #: How long the first repetition waits; each further one twice as long.
     retry_base_ms: int = Field(default=100, ge=1)
+    #: The longest wait between two repetitions.
     retry_cap_ms: int = Field(default=30_000, ge=0)
+    #: How long closing waits for handlers that are at work.
     drain_timeout_ms: int = Field(default=5_000, ge=0)
+    #: How long an id is remembered: an event with the same one isn't stored again.
     dedupe_window_ms: int = Field(default=120_000, ge=1)
     #: Retained events per topic; slower readers miss what went before.
     max_entries: int = Field(default=10_000, ge=1)

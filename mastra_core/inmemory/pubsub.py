@@ -42,9 +42,11 @@ class InMemoryPubSubSettings(BusOptions):
     """Options of ``memory:`` as a bus; instances of one ``memory:name`` share topics."""
 
     url: MemoryUrl = "memory:"
+    #: Bytes of retained events per topic; the oldest go first.
     max_topic_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     #: Events that a live group hasn't settled; when there are so many, publishing is refused.
     max_unsettled: int = Field(default=100_000, ge=1)
+    #: Beyond so many, topics that nobody uses are forgotten.
     max_topics: int = Field(default=10_000, ge=1)
     #: A topic that nobody uses or writes for so long is forgotten.
     idle_ttl_ms: int = Field(default=3_600_000, ge=1)

@@ -38,11 +38,13 @@ class LibSQLPubSubSettings(LibSQLConnection, BusOptions):
     disable_init: bool = False
     #: Wake other processes by datagrams; without it they look every few milliseconds.
     doorbell: bool = True
+    #: How long given-up events are kept.
     dead_retention_ms: int = Field(default=_WEEK_MS, ge=1)
     #: A group that nobody claims for for so long is forgotten, with what it holds.
     group_ttl_ms: int = Field(default=_WEEK_MS, ge=60_000)
     #: Instead of an hour for topics of runs and a week for others; work queues are kept.
     idle_ttl_ms: int | None = Field(default=None, ge=1)
+    #: How often what is over is deleted.
     sweep_interval_ms: int = Field(default=60_000, ge=10)
     lock_delay_ms: int = Field(default=0, ge=0)
     watch_poll_ms: int = Field(default=1_000, ge=1)
