@@ -276,8 +276,10 @@ class GroupReader:
             ack_wait_ms=settings.ack_wait_ms,
             ordered=any(member.options.ordered for member in self.members),
         )
-        for claim in answer.claims:
-            self._hand_out(claim, asked_at)
+        # An answer that came so late belongs to somebody else by now.
+        if self._runtime.clock.monotonic() < asked_at + settings.ack_wait_ms / 1000:
+            for claim in answer.claims:
+                self._hand_out(claim, asked_at)
         if answer.claims:
             return True
         due = None if answer.next_due_ms is None else asked_at + answer.next_due_ms / 1000

@@ -34,6 +34,12 @@ _LONGEST_GROUP: Final = 0.05
 #: Answers of a long group of reads are given out in between.
 _LONGEST_SILENCE: Final = 0.002
 
+#: How many callers get their answers in one round of the event loop.
+_MOST_AT_ONCE: Final = 16
+#: A long program leaves the interpreter to others after so long, for so long.
+_LONGEST_STRETCH: Final = 0.002
+_PAUSE: Final = 0.00005
+
 #: Seconds between two interrupts while a connection is being closed.
 _INTERRUPT_EVERY: Final = 0.01
 
@@ -129,7 +135,7 @@ class ProgramJob(Job[T]):
                 if not has_savepoint and any(step.statement.writes for step in steps):
                     session.control("SAVEPOINT mastra_job")
                     has_savepoint = True
-                steps = program.send([session.run(step) for step in steps])
+                steps = program.send(_run_all(session, steps))
         except StopIteration as finished:
             if has_savepoint:
                 session.control("RELEASE mastra_job")
@@ -141,6 +147,21 @@ class ProgramJob(Job[T]):
                 session.control("ROLLBACK TO mastra_job")
                 session.control("RELEASE mastra_job")
             raise
+
+
+def _run_all(session: Session, steps: Sequence[Step]) -> list[Rows]:
+    """The rows of each statement; between many of them other threads get a chance."""
+    if len(steps) <= _MOST_AT_ONCE:
+        return [session.run(step) for step in steps]
+    found: list[Rows] = []
+    resume_at = time.monotonic() + _LONGEST_STRETCH
+    for step in steps:
+        found.append(session.run(step))
+        if time.monotonic() > resume_at:
+            # The interpreter's own switches come after 5 ms, too late for an event loop.
+            time.sleep(_PAUSE)
+            resume_at = time.monotonic() + _LONGEST_STRETCH
+    return found
 
 
 class CallJob(Job[T]):
@@ -482,6 +503,10 @@ def _wake(loop: asyncio.AbstractEventLoop, answers: Sequence[_Answer]) -> None:
 
 
 def _settle(answers: Sequence[_Answer]) -> None:
+    if len(answers) > _MOST_AT_ONCE:
+        # Each of those who wait goes on in the next round of the loop; a few in each round.
+        asyncio.get_running_loop().call_soon(_settle, answers[_MOST_AT_ONCE:])
+        answers = answers[:_MOST_AT_ONCE]
     for job, result, exc in answers:
         future = job.future
         if future.done():

@@ -14,8 +14,8 @@ from typing import Final
 
 __all__ = ("BusyWait", "WriteLock")
 
-_FIRST_WAIT: Final = 0.001
-_LONGEST_WAIT: Final = 0.05
+_FIRST_WAIT: Final = 0.0005
+_LONGEST_WAIT: Final = 0.005
 
 
 class WriteLock:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from mastra_core.base.pace import Pace
 from mastra_sql.statement import Statement
 
 __all__ = (
     "Executed",
     "Executor",
     "Observer",
+    "PacedExecutor",
     "Program",
     "ProgramFactory",
     "Row",
@@ -87,6 +89,26 @@ class Executor(Protocol):
         was rolled back by the database; whatever the program raises rolls back.
         """
         ...
+
+
+class PacedExecutor:
+    """An executor whose calls wait for their turn, so that the event loop gets around."""
+
+    def __init__(self, executor: Executor, pace: Pace) -> None:
+        self._executor = executor
+        self._turn = pace.turn
+
+    async def read(self, operation: str, *steps: Step) -> list[Rows]:
+        await self._turn()
+        return await self._executor.read(operation, *steps)
+
+    async def write(self, operation: str, step: Step) -> Rows:
+        await self._turn()
+        return await self._executor.write(operation, step)
+
+    async def transact(self, operation: str, program: ProgramFactory[T]) -> T:
+        await self._turn()
+        return await self._executor.transact(operation, program)
 
 
 def atomic(*steps: Step) -> ProgramFactory[list[Rows]]:

@@ -147,6 +147,13 @@ class LibSQLDriver(SqlBusDriver):
         self, values: dict[str, Any], *, ordered: bool
     ) -> tuple[list[ClaimedRow], int | None]:
         statements = self.statements
+        # Most hints find nothing to do; that must not take the only write lock there is.
+        [looked] = await self._read("claim", Step.of(statements.look_for_work(), values))
+        if not looked:
+            return [], None
+        cursor, new, due_ms = looked[0]
+        if cursor is not None and new is None and (due_ms is None or due_ms > 0):
+            return [], due_ms
         steps = [
             Step.of(statements.join_group("earliest"), values),
             Step.of(self._claim_again(), values),

@@ -444,11 +444,11 @@ class SqlBusDriver(ABC):
     async def leave_group(self, topic: str, group: str, consumer: str) -> None:
         self._ordered.discard((topic, group))
         values = self._group_values(topic, group, consumer)
-        steps = [Step.of(self.statements.leave_group(), values)]
-        steps.append(Step.of(self.statements.mark_changed(), values))
         with bus_errors():
-            rows = await self._run("leave", steps)
-        if rows[0]:
+            [rows] = await self._run("leave", [Step.of(self.statements.leave_group(), values)])
+            if rows:
+                await self._run("leave", [Step.of(self.statements.mark_changed(), values)])
+        if rows:
             self._tell(topic)
 
     async def claim(

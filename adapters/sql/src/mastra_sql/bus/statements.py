@@ -346,6 +346,44 @@ class BusStatements:
 
         return self.shape("leave_group", build)
 
+    def look_for_work(self) -> Statement:
+        """
+        Whether a group could claim anything, without taking a lock.
+
+        No row without the topic; else: is the group there, is there something new, and in how
+        many milliseconds something that is held or delayed can be claimed.
+        """
+
+        def build() -> Executable:
+            topics, groups = self.tables.topics, self.tables.groups
+            events, pending = self.tables.events, self.tables.pending
+            new = (
+                select(literal_column("1"))
+                .where(
+                    events.c.topicId == topics.c.topicId,
+                    events.c.epoch == topics.c.epoch,
+                    events.c.seq > groups.c.cursorSeq,
+                )
+                .limit(literal_column("1"))
+                .scalar_subquery()
+            )
+            earliest = (
+                select(func.min(pending.c.visibleAt))
+                .where(pending.c.topicId == topics.c.topicId, pending.c.group == words("group"))
+                .scalar_subquery()
+            )
+            joined = topics.outerjoin(
+                groups,
+                and_(groups.c.topicId == topics.c.topicId, groups.c.group == words("group")),
+            )
+            return (
+                select(groups.c.cursorSeq, new.label("new"), self.dialect.left_ms(earliest))
+                .select_from(joined)
+                .where(topics.c.topic == words("topic"))
+            )
+
+        return self.shape("look_for_work", build)
+
     def next_due(self) -> Statement:
         """Milliseconds until the earliest held or delayed event of a group is claimable."""
 

@@ -62,7 +62,7 @@ def events_between(key: str, before: Sight, now: Sight, *, is_over: bool) -> Ite
 
     if now.fence <= before.fence:
         if before.lives and not now.lives:
-            yield end(before, released=now.owner is None and not is_over)
+            yield end(before, released=now.owner is None)
         return
     was_handed_on = now.origin == "transferred" or now.owner == before.owner
     if before.lives and not was_handed_on:

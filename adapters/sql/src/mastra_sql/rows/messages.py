@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mastra_core.base.jsonjs import decode, encode
+from mastra_core.base.jsonjs import decode, encode, encode_each
 from mastra_core.errors import WireDecodeError
 from mastra_core.wire.base import trusted
 from mastra_core.wire.messages import FILLER_TYPE, Message
@@ -68,10 +68,21 @@ class MessageCodec:
 
     def values(self, message: Message) -> dict[str, Any]:
         """Parameters of all columns."""
+        return self._values(message, encode(message.content))
+
+    def all_values(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Parameters of all columns, of many messages."""
+        contents = encode_each([message.content for message in messages])
+        return [
+            self._values(message, content.decode())
+            for message, content in zip(messages, contents, strict=True)
+        ]
+
+    def _values(self, message: Message, content: str) -> dict[str, Any]:
         return {
             "id": message.id,
             "thread_id": message.thread_id,
-            "content": encode(message.content),
+            "content": content,
             "role": message.role,
             "type": message.type or FILLER_TYPE,
             "createdAt": self._dialect.time_value(message.created_at),

@@ -30,7 +30,7 @@ class SqlBackgroundTasks:
 
     def __init__(self, host: SqlHost) -> None:
         self._host = host
-        self._run = host.executor
+        self._run = host.run
         self._sql = TaskStatements(host.dialect, host.tables)
         self._codec = RowCodec(BackgroundTask, host.tables.background_tasks, host.dialect)
 

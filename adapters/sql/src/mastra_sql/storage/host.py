@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.base.pace import Pace
 from mastra_sql.dialect import SqlDialect
-from mastra_sql.executor import Executor, Program, Step
+from mastra_sql.executor import Executor, PacedExecutor, Program, Step
 from mastra_sql.tables import Tables
 
 __all__ = ("SqlHost",)
@@ -27,6 +28,13 @@ class SqlHost:
     #: Creates the index that pruning a table by this column needs, if it is missing.
     retention_index: Callable[[str, str], Awaitable[None]]
     max_snapshot_bytes: int
+    #: Whose turn it is among concurrent calls.
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def run(self) -> PacedExecutor:
+        """The executor as domain stores use it."""
+        return PacedExecutor(self.executor, self.pace)
 
     @property
     def store(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from mastra_core.base.isotime import epoch_ms, from_epoch_ms
+from mastra_core.base.pace import in_turns
 from mastra_core.base.unset import UNSET, Unset
 from mastra_core.contracts.storage import (
     DateRange,
@@ -36,7 +37,7 @@ from mastra_core.rules.paging import (
 from mastra_core.rules.snapshots import next_updated_at
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Resource, Thread
-from mastra_sql.executor import Program, Step
+from mastra_sql.executor import Program, Rows, Step
 from mastra_sql.rows.codec import RowCodec
 from mastra_sql.rows.messages import MessageCodec
 from mastra_sql.statements.memory import MemoryStatements, MessageFilter, ThreadFilter
@@ -44,6 +45,9 @@ from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
 
 __all__ = ("SqlMemory",)
+
+#: How many messages of a long list are converted in one round of the event loop.
+_ROWS_AT_ONCE: Final = 200
 
 _NEWEST_FIRST = OrderBy(field="createdAt", direction="DESC")
 _OLDEST_FIRST = OrderBy(field="createdAt", direction="ASC")
@@ -54,7 +58,7 @@ class SqlMemory:
 
     def __init__(self, host: SqlHost) -> None:
         self._host = host
-        self._run = host.executor
+        self._run = host.run
         self._sql = MemoryStatements(host.dialect, host.tables)
         self._threads = RowCodec(Thread, host.tables.threads, host.dialect)
         self._resources = RowCodec(Resource, host.tables.resources, host.dialect)
@@ -181,10 +185,16 @@ class SqlMemory:
 
     async def save_messages(self, messages: Sequence[Message]) -> list[Message]:
         rules.check_messages(messages)
+        await self._host.pace.turn()
         batch = rules.collapse_batch(messages)
         if not batch:
             return []
-        writes = [Step.of(self._sql.save_message(), self._messages.values(m)) for m in batch]
+        statement = self._sql.save_message()
+        writes = await in_turns(
+            batch,
+            lambda some: [Step.of(statement, values) for values in self._messages.all_values(some)],
+            at_once=_ROWS_AT_ONCE,
+        )
         known = self._ids_step(self._sql.known_messages(), (m.id for m in batch))
 
         def program() -> Program[list[Message]]:
@@ -356,11 +366,11 @@ class SqlMemory:
             steps.append(Step.of(self._sql.messages_count(messages), values))
         rows, *others = await self._run.read(operation, *steps, *neighbours)
         more = wanted.limit is not None and len(rows) > wanted.limit
-        found = self._messages.messages(rows[: wanted.limit])
+        found = await self._read(rows[: wanted.limit])
         total = others[0][0][0] if counts else None
         if neighbours and is_match is not None:
             windows = [row for window in others[1:] for row in window]
-            found = _joined(found, self._messages.messages(windows), order)
+            found = _joined(found, await self._read(windows), order)
             more = has_more_with_included(wanted, total or 0, sum(map(is_match, found)))
         return MessagePage(
             messages=found,
@@ -396,7 +406,10 @@ class SqlMemory:
             return []
         step = self._ids_step(self._sql.messages_by_id(), message_ids)
         [rows] = await self._run.read("list_messages_by_id", step)
-        return self._messages.messages(rows)
+        return await self._read(rows)
+
+    async def _read(self, rows: Rows) -> list[Message]:
+        return await in_turns(rows, self._messages.messages, at_once=_ROWS_AT_ONCE)
 
     # -- resources -------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn
 
+from mastra_core.base.pace import in_turns
 from mastra_core.contracts.storage import (
     ClaimRef,
     NotificationClaim,
@@ -33,7 +34,7 @@ from mastra_core.wire.notifications import (
     NotificationPatch,
     NotificationRecord,
 )
-from mastra_sql.executor import Program, Row, Step
+from mastra_sql.executor import Program, Row, Rows, Step
 from mastra_sql.rows.codec import RowCodec
 from mastra_sql.rows.sidecars import SidecarCodec
 from mastra_sql.statements.notifications import NotificationStatements
@@ -48,6 +49,9 @@ __all__ = (
 
 Pair = tuple[NotificationRecord, Sidecar]
 
+#: How many rows of a long list are converted in one round of the event loop.
+_ROWS_AT_ONCE: Final = 100
+
 #: The sidecar of a record that has none.
 _NONE: Final = Sidecar()
 
@@ -57,7 +61,7 @@ class SqlNotifications:
 
     def __init__(self, host: SqlHost) -> None:
         self._host = host
-        self._run = host.executor
+        self._run = host.run
         self._sql = NotificationStatements(host.dialect, host.tables)
         self._codec = RowCodec(NotificationRecord, host.tables.notifications, host.dialect)
         self._sidecars = SidecarCodec(host.dialect)
@@ -73,6 +77,7 @@ class SqlNotifications:
         guard_until: datetime | None = None,
     ) -> NotificationRecord:
         rules.check_create(notification)
+        await self._host.pace.turn()
         now = self._host.clock.now()
         if guard_until is not None:
             guard_until = moment(guard_until, "guard_until")
@@ -177,7 +182,7 @@ class SqlNotifications:
             values["limit"] = limit
         statement = self._sql.page(filters, limited=limited)
         [rows] = await self._run.read("list_notifications", Step.of(statement, values))
-        records = self._codec.models(rows)
+        records = await self._models(rows)
         if folds:
             return records
         return [record for record in records if rules.matches_search(record, search)][:limit]
@@ -199,7 +204,7 @@ class SqlNotifications:
             values["limit"] = limit
         statement = self._sql.due(filters.keys(), limited=limit is not None)
         [rows] = await self._run.read("list_due_notifications", Step.of(statement, values))
-        return self._codec.models(rows)
+        return await self._models(rows)
 
     # -- change ----------------------------------------------------------------------------
 
@@ -309,7 +314,7 @@ class SqlNotifications:
         statement = self._sql.set_status(column, expect_status=expected_statuses is not None)
         rows = await self._run.write("update_notifications_status", Step.of(statement, values))
         changed: dict[str, NotificationRecord] = {}
-        for record in self._codec.models(rows):
+        for record in await self._models(rows):
             changed.setdefault(record.id, record)
         return list(changed.values())
 
@@ -603,6 +608,9 @@ class SqlNotifications:
         await self._run.transact("dangerously_clear_all", program)
 
     # -- rows ------------------------------------------------------------------------------
+
+    async def _models(self, rows: Rows) -> list[NotificationRecord]:
+        return await in_turns(rows, self._codec.models, at_once=_ROWS_AT_ONCE)
 
     def _pair(self, row: Row) -> Pair:
         sidecar = self._sidecars.sidecar(row[self._width :])

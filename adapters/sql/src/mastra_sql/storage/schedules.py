@@ -22,7 +22,7 @@ class SqlSchedules:
 
     def __init__(self, host: SqlHost) -> None:
         self._host = host
-        self._run = host.executor
+        self._run = host.run
         self._sql = ScheduleStatements(host.dialect, host.tables)
         self._codec = RowCodec(Schedule, host.tables.schedules, host.dialect)
         self._triggers = RowCodec(ScheduleTrigger, host.tables.schedule_triggers, host.dialect)

@@ -19,7 +19,7 @@ class SqlThreadState:
 
     def __init__(self, host: SqlHost) -> None:
         self._host = host
-        self._run = host.executor
+        self._run = host.run
         self._sql = ThreadStateStatements(host.dialect, host.tables)
 
     async def get_state(self, thread_id: str, state_type: str) -> Any:

@@ -69,7 +69,7 @@ class SqlWorkflows:
 
     def __init__(self, host: SqlHost) -> None:
         self._host = host
-        self._run = host.executor
+        self._run = host.run
         self._sql = WorkflowStatements(host.dialect, host.tables)
         self._step_updates = Coalescer(self._update_steps)
 
@@ -90,6 +90,7 @@ class SqlWorkflows:
         claim_id: str | None = None,
         expected_version: str | None = None,
     ) -> None:
+        await self._host.pace.turn()
         write = self._persist_step(
             workflow_name=workflow_name,
             run_id=run_id,
