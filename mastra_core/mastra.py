@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from mastra_core.agent.agent import Agent
-from mastra_core.agent.processors import PluginProcessors, ProcessorChoice
+from mastra_core.agent.processors import PluginProcessors, ProcessorChoices
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
@@ -36,8 +36,9 @@ from mastra_core.plugins import (
     Registry,
     open_infrastructure,
 )
+from mastra_core.plugins.hookspecs import RunInfo
 from mastra_core.plugins.making import make_model
-from mastra_core.processors.runner import ProcessorRunner
+from mastra_core.processors.runner import ProcessorRunner, ProcessorWatch
 from mastra_core.threads.runtime import ThreadRuntime
 from mastra_core.wire.events import Event
 from mastra_core.wire.notifications import NotificationRecord
@@ -191,8 +192,7 @@ class Mastra:
         self,
         agent: Agent,
         request_context: Mapping[str, Any],
-        input_choices: Sequence[ProcessorChoice],
-        output_choices: Sequence[ProcessorChoice],
+        choices: ProcessorChoices,
     ) -> ProcessorRunner:
         """
         What looks at the runs of this agent: its own processors and those of plugins.
@@ -200,7 +200,11 @@ class Mastra:
         Raises:
             ConfigError: A processor is named that nobody offers.
         """
-        return self._processors.runner_for(agent, request_context, input_choices, output_choices)
+        return self._processors.runner_for(agent, request_context, choices)
+
+    def processor_watch(self, run: RunInfo) -> ProcessorWatch:
+        """Tells plugins what the processors of a run do."""
+        return self._processors.watch(run)
 
     # -- what is opened -------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
 from mastra_core.agent.tools import tools_by_name
 from mastra_core.contracts.model import Model
+from mastra_core.contracts.processor import HOOKS
 from mastra_core.contracts.signal_sink import IfActive, IfIdle, SendSignalResult
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
@@ -34,6 +35,7 @@ from mastra_core.errors import (
     no_run_storage,
     shown,
 )
+from mastra_core.loop.setup import RETRY_HOOKS
 from mastra_core.messages.detect import MessageInput
 from mastra_core.notifications import (
     AgentInbox,
@@ -77,6 +79,11 @@ class Agent:
         input_processors: May look at and change what goes in: objects, or names (perhaps with
             options) of processors that plugins offer.
         output_processors: May look at and change what comes out.
+        error_processors: Are asked whether a failed request is to be repeated.
+        max_processor_retries: How often processors may have one step repeated; by default 3 with
+            error processors, else not at all (processors.md 5.2).
+        retry_hooks: Hooks whose wish for a repeat is heard.
+        processor_timeout_ms: How long one hook may take, chunks excepted; no limit by default.
         default_options: Options of every call, unless the call says otherwise.
     """
 
@@ -92,6 +99,10 @@ class Agent:
         notifications: Mapping[str, Any] | None = None,
         input_processors: Sequence[ProcessorChoice] = (),
         output_processors: Sequence[ProcessorChoice] = (),
+        error_processors: Sequence[ProcessorChoice] = (),
+        max_processor_retries: int | None = None,
+        retry_hooks: Collection[str] = RETRY_HOOKS,
+        processor_timeout_ms: int | None = None,
         default_options: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(id, str) or not id:
@@ -110,8 +121,23 @@ class Agent:
         self._policy = policy_of(id, notifications or {})
         check_choices(input_processors)
         check_choices(output_processors)
+        check_choices(error_processors)
+        if strangers := set(retry_hooks) - set(HOOKS):
+            raise ConfigError(f"retry_hooks names {min(strangers)!r}, which is no hook.")
         self.input_processors = tuple(input_processors)
         self.output_processors = tuple(output_processors)
+        self.error_processors = tuple(error_processors)
+        for count, what in (
+            (max_processor_retries, "max_processor_retries"),
+            (processor_timeout_ms, "processor_timeout_ms"),
+        ):
+            if count is not None and (not isinstance(count, int) or count < 0):
+                raise ConfigError(f"{what} is a number that isn't negative, not {shown(count)}.")
+        self.max_processor_retries = max_processor_retries
+        self.retry_hooks = frozenset(retry_hooks)
+        self.processor_timeout_ms = processor_timeout_ms
+        #: What has been warned of already.
+        self.warned: set[str] = set()
         self._model = model
         self._memory_options = (
             memory if isinstance(memory, MemoryOptions) else (MemoryOptions() if memory else None)

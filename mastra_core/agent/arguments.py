@@ -187,6 +187,11 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
     ),
     "provider_options": _MAPPING,
     "max_steps": _COUNT,
+    "max_processor_retries": (
+        "an integer that isn't negative",
+        lambda value: (value == 0 and not isinstance(value, bool | float)) or _is_count(value),
+    ),
+    "prepare_step": _CALLABLE,
     "stop_when": ("callable, or a list of callables", _are_callable),
     "active_tools": ("a list of names", _are_texts),
     "tool_choice": (

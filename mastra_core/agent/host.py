@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mastra_core.agent.processors import ProcessorChoice, given_processors
+from mastra_core.agent.processors import ProcessorChoices
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
@@ -14,7 +14,8 @@ from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ModelNotFoundError
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.notifications import NotificationService
-from mastra_core.processors.runner import ProcessorRunner
+from mastra_core.plugins.hookspecs import RunInfo
+from mastra_core.processors.runner import ProcessorRunner, ProcessorWatch
 from mastra_core.threads.runtime import ThreadRuntime
 from mastra_core.workflows.snapshot_store import AgentSnapshots
 
@@ -63,8 +64,7 @@ class AgentHost(Protocol):
         self,
         agent: Agent,
         request_context: Mapping[str, Any],
-        input_choices: Sequence[ProcessorChoice],
-        output_choices: Sequence[ProcessorChoice],
+        choices: ProcessorChoices,
     ) -> ProcessorRunner:
         """
         What looks at the runs of this agent.
@@ -72,6 +72,10 @@ class AgentHost(Protocol):
         Raises:
             ConfigError: A processor is named that nobody offers.
         """
+        ...
+
+    def processor_watch(self, run: RunInfo) -> ProcessorWatch | None:
+        """Who learns what the processors of a run do."""
         ...
 
     @property
@@ -88,7 +92,9 @@ class LocalHost:
         self.ids: Ids = ids or UuidIds()
         self.instance_id = self.ids.new("instance")
         self.storage: Storage = InMemoryStorage()
-        self.parking: AgentSnapshots | None = AgentSnapshots(self.storage.workflows, clock=self.clock)
+        self.parking: AgentSnapshots | None = AgentSnapshots(
+            self.storage.workflows, clock=self.clock
+        )
         self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
         self.runs = TaskSupervisor("agent runs")
         self.notifications = NotificationService(
@@ -111,14 +117,14 @@ class LocalHost:
         self,
         agent: Agent,
         request_context: Mapping[str, Any],
-        input_choices: Sequence[ProcessorChoice],
-        output_choices: Sequence[ProcessorChoice],
+        choices: ProcessorChoices,
     ) -> ProcessorRunner:
         """The agent's own; plugins need an application."""
-        return ProcessorRunner(
-            input_processors=given_processors(input_choices),
-            output_processors=given_processors(output_choices),
-        )
+        return choices.given(timeout_ms=agent.processor_timeout_ms)
+
+    def processor_watch(self, run: RunInfo) -> ProcessorWatch | None:
+        """Nobody looks: plugins need an application."""
+        return None
 
     async def aclose(self) -> None:
         """Stop its runs."""

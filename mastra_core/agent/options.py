@@ -13,6 +13,7 @@ from mastra_core.agent.tools import tools_by_name
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
 from mastra_core.errors import RunArgumentError, shown
+from mastra_core.processors.arguments import ProcessorArgs
 
 __all__ = ("RunOptions", "check_options", "options_from")
 
@@ -54,6 +55,11 @@ class RunOptions:
     abort_signal: asyncio.Event | None = None
     input_processors: Sequence[ProcessorChoice] | None = None
     output_processors: Sequence[ProcessorChoice] | None = None
+    error_processors: Sequence[ProcessorChoice] | None = None
+    #: How often processors may have one step repeated (processors.md 5.2).
+    max_processor_retries: int | None = None
+    #: Called before each step, after all input processors; may return a ``StepPatch``.
+    prepare_step: Callable[[ProcessorArgs], Any] | None = None
     on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None
     on_step_finish: Callable[..., Awaitable[None] | None] | None = None
     on_finish: Callable[..., Awaitable[None] | None] | None = None
@@ -105,7 +111,7 @@ def check_options(given: Mapping[str, Any]) -> None:
         match name:
             case "tools":
                 tools_by_name(value)
-            case "input_processors" | "output_processors":
+            case "input_processors" | "output_processors" | "error_processors":
                 check_choices(value)
             case "model":
                 check_models(value)

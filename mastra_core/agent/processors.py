@@ -3,20 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final
 
 from mastra_core.contracts.processor import HOOKS, Processor
 from mastra_core.errors import ConfigError, shown
-from mastra_core.plugins import AdapterContext, Registry
+from mastra_core.plugins import AdapterContext, PluginManager, Registry
+from mastra_core.plugins.hookspecs import RunInfo
 from mastra_core.plugins.making import create_processor
-from mastra_core.plugins.specs import INPUT_SLOTS, OUTPUT_SLOTS
+from mastra_core.plugins.specs import ERROR_SLOTS, INPUT_SLOTS, OUTPUT_SLOTS
 from mastra_core.processors.placement import place
-from mastra_core.processors.runner import ProcessorRunner
+from mastra_core.processors.runner import ProcessorRunner, ProcessorWatch
 
-__all__ = ("PluginProcessors", "ProcessorChoice", "check_choices", "given_processors")
+__all__ = (
+    "PluginProcessors",
+    "ProcessorChoice",
+    "ProcessorChoices",
+    "check_choices",
+    "given_processors",
+)
 
 #: A processor, the name of one that a plugin offers, or its name and options.
 ProcessorChoice = Processor | str | tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorChoices:
+    """The three lists of an agent, or of one call of it."""
+
+    input: Sequence[ProcessorChoice] = ()
+    output: Sequence[ProcessorChoice] = ()
+    error: Sequence[ProcessorChoice] = ()
+
+    def given(self, *, timeout_ms: int | None) -> ProcessorRunner:
+        """
+        What runs for a standalone agent.
+
+        Raises:
+            ConfigError: One is named, which needs an application with plugins.
+        """
+        return ProcessorRunner(
+            input_processors=given_processors(self.input),
+            output_processors=given_processors(self.output),
+            error_processors=given_processors(self.error),
+            timeout_ms=timeout_ms,
+        )
 
 
 def check_choices(choices: Sequence[ProcessorChoice]) -> None:
@@ -62,6 +94,33 @@ def given_processors(choices: Sequence[ProcessorChoice]) -> list[Processor]:
     return given
 
 
+_SLOTS: Final = {"input": INPUT_SLOTS, "output": OUTPUT_SLOTS, "error": ERROR_SLOTS}
+
+
+class _PluginWatch:
+    """The observing hooks of plugins, for one run."""
+
+    def __init__(self, manager: PluginManager, run: RunInfo) -> None:
+        self._manager = manager
+        self._run = run
+
+    def failed(self, processor: Processor, phase: str, error: BaseException) -> None:
+        """A hook raised."""
+        self._manager.observe(
+            "mastra_processor_error", processor=processor, phase=phase, error=error, run=self._run
+        )
+
+    def violated(self, processor: Processor, violation: Mapping[str, Any]) -> None:
+        """A hook aborted or warned."""
+        self._manager.observe(
+            "mastra_processor_violation", processor=processor, violation=violation, run=self._run
+        )
+
+    def around(self, processor: Processor, phase: str) -> AbstractAsyncContextManager[Any]:
+        """Stands around one call of a hook."""
+        return self._manager.processor_call(processor, phase, self._run)
+
+
 class PluginProcessors:
     """Processors of the agents of one application, named ones made once per agent."""
 
@@ -74,8 +133,7 @@ class PluginProcessors:
         self,
         agent: Any,
         request_context: Mapping[str, Any],
-        input_choices: Sequence[ProcessorChoice],
-        output_choices: Sequence[ProcessorChoice],
+        choices: ProcessorChoices,
     ) -> ProcessorRunner:
         """
         What runs for this agent and context.
@@ -85,9 +143,15 @@ class PluginProcessors:
             PluginError: The plugin that has it can't be used.
         """
         return ProcessorRunner(
-            input_processors=self._list("input", agent, request_context, input_choices),
-            output_processors=self._list("output", agent, request_context, output_choices),
+            input_processors=self._list("input", agent, request_context, choices.input),
+            output_processors=self._list("output", agent, request_context, choices.output),
+            error_processors=self._list("error", agent, request_context, choices.error),
+            timeout_ms=agent.processor_timeout_ms,
         )
+
+    def watch(self, run: RunInfo) -> ProcessorWatch:
+        """Tells plugins what the processors of a run do."""
+        return _PluginWatch(self._registry.manager, run)
 
     def _list(
         self,
@@ -100,8 +164,7 @@ class PluginProcessors:
         placed = self._registry.placed(
             phase, agent=agent, request_context=request_context, configured=configured
         )
-        slots = INPUT_SLOTS if phase == "input" else OUTPUT_SLOTS
-        processors = place(configured, placed, slots=slots)
+        processors = place(configured, placed, slots=_SLOTS[phase])
         last_word: list[Processor] | None = self._registry.manager.decide(
             "mastra_finalize_processors",
             phase=phase,

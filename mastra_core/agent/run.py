@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mastra_core.agent.memory import AgentMemory
 from mastra_core.agent.options import RunOptions
+from mastra_core.agent.processors import ProcessorChoice, ProcessorChoices
 from mastra_core.agent.tools import tools_by_name
+from mastra_core.contracts.model import Model
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import RunArgumentError
 from mastra_core.loop.interrupt import Interrupt
@@ -18,6 +20,7 @@ from mastra_core.loop.segment import ResumePoint
 from mastra_core.loop.setup import Callbacks, NoSignals, RunSetup, SignalSource
 from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.messages.message_list import MessageList
+from mastra_core.processors.prepare_step import PrepareStep
 from mastra_core.processors.runner import RunProcessors
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.streaming.settle import RunRecord
@@ -29,6 +32,13 @@ if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
 
 __all__ = ("RunBuilder",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """A run, as the hooks of plugins know it."""
+
+    run_id: str
 
 
 class RunBuilder:
@@ -100,7 +110,7 @@ class RunBuilder:
             output = self._output(message_list, record)
             # Caller keys win, missing ones come from the snapshot (snapshots.md 3.6).
             context = {**parked.request_context, **self._options.request_context}
-            setup = self._setup(message_list, claimed=claimed, request_context=context)
+            setup = self._setup(message_list, interrupt, claimed=claimed, request_context=context)
             resume = ResumePoint(parked=parked, answers=claimed.answers)
             loop = AgentLoop(setup, output, interrupt, resume=resume)
             return self._run(loop, output, interrupt, message_list, heartbeat=heartbeat)
@@ -197,7 +207,7 @@ class RunBuilder:
         self, message_list: MessageList, interrupt: Interrupt, *, opening: Sequence[Signal]
     ) -> ModelOutput:
         output = self._output(message_list)
-        setup = self._setup(message_list, opening=opening)
+        setup = self._setup(message_list, interrupt, opening=opening)
         loop = AgentLoop(setup, output, interrupt)
         return self._run(loop, output, interrupt, message_list)
 
@@ -265,9 +275,14 @@ class RunBuilder:
 
         return self._host.runs.start(watch(), name=f"abort-signal:{self._run_id}")
 
+    def _find_model(self, choice: Model | str) -> Model:
+        """The model that a processor named."""
+        return self._host.resolve_model(choice) if isinstance(choice, str) else choice
+
     def _setup(
         self,
         message_list: MessageList,
+        interrupt: Interrupt,
         *,
         opening: Sequence[Signal] = (),
         claimed: ClaimedRun | None = None,
@@ -298,7 +313,15 @@ class RunBuilder:
             saver=saver,
             snapshots=self._host.parking,
             claim=claimed.claim if claimed is not None else None,
-            processors=self._processors(message_list, context),
+            processors=self._processors(message_list, context, interrupt.event),
+            max_processor_retries=(
+                self._agent.max_processor_retries
+                if options.max_processor_retries is None
+                else options.max_processor_retries
+            ),
+            retry_hooks=self._agent.retry_hooks,
+            warned=self._agent.warned,
+            find_model=self._find_model,
             callbacks=Callbacks(
                 on_chunk=options.on_chunk,
                 on_step_finish=options.on_step_finish,
@@ -329,27 +352,34 @@ class RunBuilder:
         return tools
 
     def _processors(
-        self, message_list: MessageList, context: dict[str, Any]
+        self, message_list: MessageList, context: dict[str, Any], abort: asyncio.Event
     ) -> RunProcessors | None:
         options, agent = self._options, self._agent
-        runner = self._host.processors_for(
-            agent,
-            context,
-            agent.input_processors
-            if options.input_processors is None
-            else options.input_processors,
-            agent.output_processors
-            if options.output_processors is None
-            else options.output_processors,
+        own = ProcessorChoices(
+            input=_first(options.input_processors, agent.input_processors),
+            output=_first(options.output_processors, agent.output_processors),
+            error=_first(options.error_processors, agent.error_processors),
         )
+        runner = self._host.processors_for(agent, context, own)
+        if options.prepare_step is not None:
+            runner = runner.with_last_input(PrepareStep(options.prepare_step))
         if not runner:
             return None
         return runner.for_run(
             run_id=self._run_id,
-            agent_id=self._agent.id,
+            agent_id=agent.id,
+            agent=agent,
             message_list=message_list,
             request_context=context,
+            abort_signal=abort,
+            watch=self._host.processor_watch(RunFacts(run_id=self._run_id)),
         )
+
+
+def _first(
+    chosen: Sequence[ProcessorChoice] | None, otherwise: Sequence[ProcessorChoice]
+) -> Sequence[ProcessorChoice]:
+    return otherwise if chosen is None else chosen
 
 
 def _as_list(value: Any) -> Sequence[Any]:

@@ -71,6 +71,7 @@ class TripwireError(ProcessorError):
     ) -> None:
         self.reason = reason
         self.processor_id = processor_id
+        self.phase = phase
         self.retry = retry
         self.metadata = metadata
         super().__init__(

@@ -6,15 +6,18 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, cast
 
 from mastra_core.contracts.model import Model, ModelPart, ModelRequest
 from mastra_core.errors import ModelError, ModelTimeoutError
 from mastra_core.loop.model_step import ModelStep, StepResult
+from mastra_core.loop.repeating import RepeatStep, may_repeat
 from mastra_core.loop.segment import RunSegment
 from mastra_core.loop.tool_schema import offered_tools
 from mastra_core.messages.to_prompt import prompt_from_messages
 from mastra_core.processors.arguments import StepPatch
+from mastra_core.wire.chunks import Chunk
 
 __all__ = ("ask_models", "seconds_of")
 
@@ -22,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 #: Chunks after which other tasks get a turn, if the model never waits.
 _BREATH: Final = 64
+#: Chunks of a model that only processors see; the run has its own.
+_FOR_PROCESSORS: Final = frozenset({"response-metadata", "finish"})
 
 
 async def ask_models(segment: RunSegment, patch: StepPatch) -> StepResult:
@@ -30,14 +35,21 @@ async def ask_models(segment: RunSegment, patch: StepPatch) -> StepResult:
 
     Raises:
         ModelError: The last one failed too.
+        RepeatStep: An error processor wants the request repeated.
+        TripwireError: A processor stopped the run, or wants the step repeated.
         RunInterrupted: The run was aborted.
     """
     models = segment.setup.models
-    for position, model in enumerate(models):
+    if patch.model is not None and patch.model is not models[0]:
+        models = [cast(Model, patch.model)]
+    first, segment.first_model = min(segment.first_model, len(models) - 1), 0
+    for position in range(first, len(models)):
+        model = models[position]
         mark = segment.writer.mark()
         try:
             return await _ask(segment, model, patch)
-        except ModelError:
+        except ModelError as exc:
+            await _ask_error_processors(segment, exc, position)
             if position + 1 == len(models):
                 raise
             logger.warning("model failed, trying the next", extra={"model": model.model_id})
@@ -46,8 +58,20 @@ async def ask_models(segment: RunSegment, patch: StepPatch) -> StepResult:
     raise AssertionError("an agent has at least one model")
 
 
+async def _ask_error_processors(segment: RunSegment, error: ModelError, position: int) -> None:
+    processors = segment.setup.processors
+    if processors is None or not processors.has("process_api_error"):
+        return
+    if not await processors.process_api_error(
+        error, send_signal=segment.send_signal, **segment.hook_members()
+    ):
+        return
+    if may_repeat(segment):
+        raise RepeatStep(error, position=position)
+
+
 async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResult:
-    setup = segment.setup
+    setup, processors = segment.setup, segment.setup.processors
     segment.writer.use_model(model.provider, model.model_id)
     step = ModelStep(
         model,
@@ -55,10 +79,24 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
         writer=segment.writer,
         clock=setup.clock,
         ids=setup.ids,
+        tells_all=processors is not None and processors.has_stream_hooks,
     )
     segment.step = step
     request = _request(segment, patch)
-    await segment.interrupt.guard(_consume(segment, step, model, request))
+    chunks: list[Chunk] | None = None
+    response: Mapping[str, Any] | None = None
+    if processors is not None:
+        if processors.has("process_llm_request"):
+            answer = await processors.process_llm_request(
+                [dict(turn) for turn in request.prompt], model=model, **segment.hook_members()
+            )
+            request, response = replace(request, prompt=answer.prompt), answer.response
+        if processors.has("process_llm_response"):
+            chunks = []
+    if response is None:
+        await segment.interrupt.guard(_consume(segment, step, model, request, chunks))
+    else:
+        await _replay(segment, step, response, chunks)
     result = step.result
     is_empty = result.reason in ("other", "unknown") and not result.has_output
     if result.reason == "error" or is_empty:
@@ -67,7 +105,29 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
             f"{result.reason!r} and without an answer.",
             id="AGENT_STREAM_ERROR",
         )
+    if processors is not None and chunks is not None:
+        await processors.process_llm_response(
+            model=model,
+            chunks=[{"type": c["type"], "payload": c.get("payload")} for c in chunks],
+            from_cache=response is not None,
+            warnings=result.warnings,
+            **segment.hook_members(),
+        )
     return result
+
+
+async def _replay(
+    segment: RunSegment,
+    step: ModelStep,
+    response: Mapping[str, Any],
+    chunks: list[Chunk] | None,
+) -> None:
+    """An answer that a processor gave; it doesn't pass those that look at the stream."""
+    step.result.warnings = list(response.get("warnings") or ())
+    for chunk in step.replay(response.get("chunks") or ()):
+        if chunks is not None:
+            chunks.append(chunk)
+        await segment.show(chunk)
 
 
 def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
@@ -75,22 +135,23 @@ def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
     prompt = prompt_from_messages(
         segment.messages, clock=setup.clock, user_turn_first=setup.user_turn_first
     )
-    if patch.system_messages is not None:
-        turns = [turn for turn in prompt if turn["role"] != "system"]
-        prompt = [*({**m, "role": "system"} for m in patch.system_messages), *turns]
     return ModelRequest(
         prompt=prompt,
-        tools=offered_tools(setup.tools, patch.active_tools),
+        tools=offered_tools(segment.step_setup.tools, segment.step_setup.active_tools),
         tool_choice=patch.tool_choice or "auto",
         response_format=setup.response_format,
         settings={k: v for k, v in (patch.model_settings or {}).items() if k != "timeout"},
-        provider_options=setup.provider_options,
+        provider_options=patch.provider_options or {},
         abort=segment.interrupt.event,
     )
 
 
 async def _consume(
-    segment: RunSegment, step: ModelStep, model: Model, request: ModelRequest
+    segment: RunSegment,
+    step: ModelStep,
+    model: Model,
+    request: ModelRequest,
+    said: list[Chunk] | None,
 ) -> None:
     settings = segment.setup.model_settings
     try:
@@ -103,7 +164,12 @@ async def _consume(
                 aclosing(step.chunks(parts)) as chunks,
             ):
                 async for chunk in chunks:
-                    await segment.emit(chunk)
+                    if said is not None:
+                        said.append(chunk)
+                    for passed in await segment.passed(chunk):
+                        step.record(passed)
+                        if passed["type"] not in _FOR_PROCESSORS:
+                            await segment.show(passed)
                     count += 1
                     if count % _BREATH == 0:
                         await asyncio.sleep(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ("DEFAULT_MAX_STEPS", "may_run_tools", "wants_another_step")
+__all__ = ("DEFAULT_MAX_STEPS", "may_run_tools", "step_limit", "wants_another_step")
 
 #: Model requests of a run for which neither ``max_steps`` nor ``stop_when`` is given.
 DEFAULT_MAX_STEPS = 5
@@ -35,3 +35,8 @@ def wants_another_step(
 def may_run_tools(reason: str) -> bool:
     """A step that ended in trouble doesn't execute what it asked for."""
     return reason not in _NO_TOOLS
+
+
+def step_limit(max_steps: int | None, *, has_conditions: bool) -> int | None:
+    """How many model requests a run may make; None if only its conditions say."""
+    return DEFAULT_MAX_STEPS if max_steps is None and not has_conditions else max_steps

@@ -29,6 +29,7 @@ __all__ = (
     "end_finished",
     "end_suspended",
     "end_tripped",
+    "flat_model",
     "give_up",
 )
 
@@ -37,20 +38,59 @@ logger = logging.getLogger(__name__)
 
 async def end_finished(segment: RunSegment) -> None:
     """Nothing is left to do."""
-    record, processors = segment.record, segment.setup.processors
-    if processors is not None:
-        await processors.process_output_result(
-            {
-                "text": record.all_text,
-                "usage": record.usage,
-                "finishReason": record.finish_reason,
-                "steps": record.steps,
-            }
-        )
+    record = segment.record
+    try:
+        await _ask_about_result(segment)
+    except TripwireError as exc:
+        await _end_vetoed(segment, exc)
+        return
     await segment.save()
     await _forget_rows(segment)
     await _settle(segment, "success", record.finish_reason)
-    await segment.emit(_finish_chunk(segment, segment.last_finish))
+    await segment.show(_finish_chunk(segment, segment.last_finish))
+
+
+async def _ask_about_result(segment: RunSegment) -> None:
+    """The last hooks; what they make of the answer is what everybody gets."""
+    record, processors = segment.record, segment.setup.processors
+    if processors is None or not processors.has("process_output_result"):
+        return
+    before = _last_text(segment)
+    await processors.process_output_result(
+        {
+            "text": record.all_text,
+            "usage": record.usage,
+            "finishReason": record.finish_reason,
+            "steps": record.steps,
+        },
+        **segment.hook_members(),
+    )
+    after = _last_text(segment)
+    if after != before and record.steps:
+        record.steps[-1]["text"] = after
+
+
+def _last_text(segment: RunSegment) -> str:
+    """Text of the last step, as the message of the answer has it."""
+    texts: list[str] = []
+    for message in segment.messages.of_source("response")[-1:]:
+        for part in message.parts:
+            if part.get("type") == "step-start":
+                texts.clear()
+            elif part.get("type") == "text":
+                texts.append(str(part.get("text", "")))
+    return "".join(texts)
+
+
+async def _end_vetoed(segment: RunSegment, error: TripwireError) -> None:
+    """The whole answer was rejected: nobody gets its text, nothing of it is stored."""
+    record = segment.record
+    record.tripwire = _tripwire_payload(error)
+    record.forget_text()
+    await _forget_rows(segment)
+    await segment.show(segment.chunk("tripwire", record.tripwire))
+    await _settle(segment, "tripwire", "other")
+    await segment.show(_finish_chunk(segment, segment.last_finish))
 
 
 async def end_suspended(segment: RunSegment, result: StepResult) -> None:
@@ -62,15 +102,20 @@ async def end_suspended(segment: RunSegment, result: StepResult) -> None:
 
 async def end_tripped(segment: RunSegment, error: TripwireError) -> None:
     """A processor stopped the run; the rejected text is not stored (decisions.md 1)."""
+    payload = _tripwire_payload(error)
+    await segment.show(segment.chunk("tripwire", payload))
+    await _forget_rows(segment)
+    segment.record.tripwire = payload
+    await _settle(segment, "tripwire", "tripwire")
+
+
+def _tripwire_payload(error: TripwireError) -> dict[str, Any]:
     payload: dict[str, Any] = {"reason": error.reason, "processorId": error.processor_id}
     if error.retry:
         payload["retry"] = True
     if error.metadata is not None:
         payload["metadata"] = error.metadata
-    await segment.show(segment.chunk("tripwire", payload))
-    await _forget_rows(segment)
-    segment.record.tripwire = payload
-    await _settle(segment, "tripwire", "tripwire")
+    return payload
 
 
 async def end_aborted(segment: RunSegment) -> None:
@@ -128,7 +173,7 @@ async def end_failed(segment: RunSegment, error: BaseException) -> None:
     failed = StepResult(
         text=result.text,
         calls=result.calls,
-        metadata={**result.metadata, **_flat_model(result.metadata)},
+        metadata={**result.metadata, **flat_model(result.metadata)},
     )
     payload = segment.step_payload(
         failed, {"reason": "error", "warnings": result.warnings, "isContinued": False}
@@ -218,7 +263,7 @@ def _mark_open_calls(segment: RunSegment) -> None:
             message.saved = False
 
 
-def _flat_model(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def flat_model(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Failed steps carry the model's facts beside ``modelMetadata`` too, as peers do."""
     model = metadata.get("modelMetadata") or {}
     facts = ("modelVersion", "modelProvider")

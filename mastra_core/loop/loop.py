@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, cast
 
 from mastra_core.base.tasks import call_maybe_async, shielded
-from mastra_core.errors import RunTimeoutError, TripwireError
+from mastra_core.errors import ConfigError, ProcessorError, RunTimeoutError, TripwireError
 from mastra_core.loop.asking import ask_models, seconds_of
-from mastra_core.loop.continue_rule import (
-    DEFAULT_MAX_STEPS,
-    may_run_tools,
-    wants_another_step,
-)
+from mastra_core.loop.continue_rule import may_run_tools, step_limit, wants_another_step
 from mastra_core.loop.ending import (
     end_aborted,
     end_failed,
@@ -27,13 +24,18 @@ from mastra_core.loop.ending import (
 from mastra_core.loop.interrupt import Interrupt, RunInterrupted
 from mastra_core.loop.model_step import StepCall, StepResult
 from mastra_core.loop.parking import park, restore_tools, result_of_parked, resume_tools
+from mastra_core.loop.repeating import (
+    FEEDBACK_TAG,
+    RepeatStep,
+    repeat_request,
+    repeat_step,
+)
 from mastra_core.loop.segment import ResumePoint, RunSegment
 from mastra_core.loop.setup import RunSetup
 from mastra_core.loop.tool_step import ToolStep
-from mastra_core.messages.signals import create_signal, echo_chunk
+from mastra_core.messages.signals import echo_chunk
 from mastra_core.processors.arguments import StepPatch
 from mastra_core.streaming.output import ModelOutput
-from mastra_core.wire.signals import Signal
 
 __all__ = ("AgentLoop",)
 
@@ -86,7 +88,11 @@ class AgentLoop:
                 error.__cause__ = exc
             await end_failed(segment, error)
         except ExceptionGroup as exc:
-            await end_failed(segment, _first_of(exc))
+            error = _first_of(exc)
+            if isinstance(error, TripwireError):
+                await end_tripped(segment, error)
+            else:
+                await end_failed(segment, error)
         except Exception as exc:  # noqa: BLE001 - the door of the run: it ends as failed
             await end_failed(segment, exc)
 
@@ -105,11 +111,11 @@ class AgentLoop:
     async def _start(self) -> None:
         segment, setup = self._segment, self._setup
         segment.started_at = setup.clock.now()
-        await segment.emit(
+        if setup.processors is not None:
+            await setup.processors.process_input(**segment.hook_members())
+        await segment.show(
             segment.chunk("start", {"id": setup.agent_id, "messageId": segment.writer.message_id})
         )
-        if setup.processors is not None:
-            await setup.processors.process_input()
         opening = [s for s in setup.opening_signals if segment.messages.find(s.id)]
         for signal in opening:
             await segment.emit(echo_chunk(signal))
@@ -139,8 +145,19 @@ class AgentLoop:
         segment = self._segment
         segment.iteration += 1
         await segment.assert_ours()
+        mark = segment.writer.mark()
         segment.writer.begin_step()
-        result = await ask_models(segment, await self._input_step())
+        self._tell_feedback()
+        try:
+            result = await ask_models(segment, await self._input_step())
+            await self._output_step(result)
+        except TripwireError as exc:
+            await repeat_step(segment, exc, mark)
+            return True
+        except RepeatStep as exc:
+            await repeat_request(segment, exc, mark)
+            return True
+        segment.retries = 0
         calls = result.calls if may_run_tools(result.reason) else []
         tools = self._tools(calls)
         if calls:
@@ -151,45 +168,103 @@ class AgentLoop:
             tools.apply_results()
         return await self._finish_step(result, tools)
 
+    def _tell_feedback(self) -> None:
+        """Why the last answer was rejected; for this request only."""
+        segment = self._segment
+        tagged = segment.messages.tagged_system_messages
+        tagged.pop(FEEDBACK_TAG, None)
+        if segment.feedback is not None:
+            tagged[FEEDBACK_TAG] = [{"role": "system", "content": segment.feedback}]
+            segment.feedback = None
+
     async def _input_step(self) -> StepPatch:
-        """What the input-step hooks want for this step."""
-        setup, record = self._setup, self._segment.record
-        if setup.processors is None:
-            return StepPatch(
-                tool_choice=setup.tool_choice,
-                active_tools=setup.active_tools,
-                model_settings=setup.model_settings,
-            )
-        return await setup.processors.process_input_step(
-            step_number=len(record.steps),
-            steps=record.steps,
-            tools=tuple(setup.tools),
+        """What the input-step hooks want for this step; the run's own values come back with
+        the next one."""
+        segment, setup = self._segment, self._setup
+        step = StepPatch(
+            model=setup.models[0],
+            tools=setup.tools,
             tool_choice=setup.tool_choice,
             active_tools=setup.active_tools,
             model_settings=setup.model_settings,
-            send_signal=self._send_signal,
+            provider_options=setup.provider_options,
         )
+        segment.step_setup = setup
+        processors = setup.processors
+        if processors is None or not processors.has("process_input_step"):
+            return step
+        segment.keep_system_messages()
+        patched = await processors.process_input_step(
+            step,
+            resolve=self._resolve,
+            send_signal=segment.send_signal,
+            **segment.hook_members(),
+        )
+        if patched.message_id is not None:
+            segment.use_message(patched.message_id)
+        if (patched.tools, patched.active_tools) != (setup.tools, setup.active_tools):
+            segment.step_setup = replace(
+                setup, tools=cast(Any, patched.tools), active_tools=patched.active_tools
+            )
+        return patched
 
-    async def _send_signal(self, value: Mapping[str, Any]) -> Signal:
-        """``send_signal`` of an input-step hook: rotate, add, echo (signals.md 14)."""
-        segment = self._segment
-        signal = create_signal(value, clock=self._setup.clock, ids=self._setup.ids)
-        segment.rotate()
-        entered = segment.messages.add_signal(signal)
-        await segment.emit(echo_chunk(entered))
-        return entered
+    def _resolve(self, patch: StepPatch) -> StepPatch:
+        """Names and lists become the things that the loop works with."""
+        model, tools = patch.model, patch.tools
+        if isinstance(model, str):
+            if self._setup.find_model is None:
+                raise ConfigError(f"Model {model!r} can't be looked up here.")
+            model = self._setup.find_model(model)
+        elif getattr(model, "specification", "v2") == "v1":
+            raise ProcessorError(
+                "A processor chose a model of the oldest specification.",
+                id="PROCESSOR_RETURNED_UNSUPPORTED_MODEL",
+            )
+        if tools is not None and not isinstance(tools, Mapping):
+            tools = {tool.id: tool for tool in tools}
+        return replace(patch, model=model, tools=tools)
+
+    async def _output_step(self, result: StepResult) -> None:
+        """The hooks that judge an answer before its tools run."""
+        segment, processors = self._segment, self._setup.processors
+        if processors is None or not processors.has("process_output_step"):
+            return
+        await processors.process_output_step(
+            finish_reason=result.reason,
+            provider_metadata=result.metadata.get("providerMetadata"),
+            tool_calls=[
+                {"toolName": c.tool_name, "toolCallId": c.tool_call_id, "args": c.args}
+                for c in result.calls
+            ],
+            text=result.text,
+            usage=result.usage,
+            **segment.hook_members(),
+        )
 
     def _tools(self, calls: Sequence[StepCall]) -> ToolStep:
         segment = self._segment
         messages = segment.messages
         return ToolStep(
-            self._setup,
+            segment.step_setup,
+            process_result=self._process_result,
             emit=segment.emit,
             writer=segment.writer,
             calls=calls,
             abort=segment.interrupt.event,
             transcript=lambda: [m.to_wire() for m in messages.to_messages(messages.messages)],
         )
+
+    async def _process_result(self, call: StepCall, result: Any) -> None:
+        """The hooks that look at what a tool returned, while the list holds it."""
+        segment, processors = self._segment, self._setup.processors
+        if processors is not None:
+            await processors.process_tool_result(
+                tool_call_id=call.tool_call_id,
+                tool_name=call.tool_name,
+                args=call.args,
+                result=result,
+                **segment.hook_members(),
+            )
 
     async def _finish_step(
         self, result: StepResult, tools: ToolStep, *, has_rotated: bool = False
@@ -232,10 +307,8 @@ class AgentLoop:
     async def _must_stop(self, result: StepResult) -> bool:
         """Stop conditions, asked only if the loop would go on."""
         setup, steps = self._setup, self._segment.record.steps
-        limit = setup.max_steps
-        if limit is None and not setup.stop_when:
-            limit = DEFAULT_MAX_STEPS
-        if limit is not None and len(steps) + 1 >= limit:
+        limit = step_limit(setup.max_steps, has_conditions=bool(setup.stop_when))
+        if limit is not None and len(steps) + 1 + self._segment.unrecorded_steps >= limit:
             return True
         seen = [
             *steps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,6 +32,10 @@ __all__ = (
     "parse_arguments",
 )
 
+#: Chunks that leave something in the message of the answer.
+_RECORDED: Final = frozenset(
+    {"text-delta", "reasoning-delta", "tool-call", "tool-result", "file", "source"}
+)
 _DELTAS: Final = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
 
 
@@ -85,8 +89,11 @@ class ModelStep:
         writer: ResponseWriter,
         clock: Clock,
         ids: Ids,
+        tells_all: bool = False,
     ) -> None:
         self._model = model
+        #: Also yield ``response-metadata`` and ``finish``, for those who look at the stream.
+        self._tells_all = tells_all
         self._run_id = run_id
         self._writer = writer
         self._clock = clock
@@ -173,18 +180,12 @@ class ModelStep:
         extra = _metadata(part)
         match kind:
             case "text-delta":
-                text = part["delta"]
-                self._text.append(text)
-                self.result.has_output = True
-                self._writer.text(str(part["id"]), text, part.get("providerMetadata"))
-                return [self._chunk(kind, {"id": part["id"], "text": text, **extra})]
+                return [self._chunk(kind, {"id": part["id"], "text": part["delta"], **extra})]
             case "text-start":
                 return [self._chunk(kind, {"id": part["id"], **extra})]
             case "text-end":
                 return [self._chunk(kind, {"type": kind, "id": part["id"], **extra})]
             case "reasoning-delta":
-                self.result.has_output = True
-                self._writer.reasoning(str(part["id"]), part["delta"], part.get("providerMetadata"))
                 return [self._chunk(kind, {"id": part["id"], "text": part["delta"], **extra})]
             case "reasoning-start" | "reasoning-end":
                 return [self._chunk(kind, {"id": part["id"], **extra})]
@@ -204,10 +205,10 @@ class ModelStep:
                 return [self._source(part, extra)]
             case "response-metadata":
                 self._note_response(part)
-                return []
+                facts = {k: v for k, v in part.items() if k != "type"}
+                return [self._chunk(kind, facts)] if self._tells_all else []
             case "finish":
-                self._finish(part)
-                return []
+                return self._finish(part)
             case "error":
                 raise _as_error(part.get("error"))
             case "raw":
@@ -261,24 +262,7 @@ class ModelStep:
         self, call_id: str, name: str, args: Any, part: ModelPart, extra: dict[str, Any]
     ) -> Chunk:
         self._called.add(call_id)
-        self.result.has_output = True
         executed = part.get("providerExecuted")
-        self.result.calls.append(
-            StepCall(
-                tool_call_id=call_id,
-                tool_name=name,
-                args=args,
-                provider_executed=bool(executed),
-                provider_metadata=part.get("providerMetadata"),
-            )
-        )
-        self._writer.call(
-            call_id,
-            name,
-            args,
-            provider_executed=executed,
-            metadata=part.get("providerMetadata"),
-        )
         payload = {"toolCallId": call_id, "toolName": name, "args": args, **extra}
         if executed is not None:
             payload["providerExecuted"] = executed
@@ -286,8 +270,6 @@ class ModelStep:
 
     def _provider_result(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
         call_id = str(part["toolCallId"])
-        self.result.provider_results += 1
-        self._writer.settle_call(call_id, state="result", result=part.get("result"))
         return self._chunk(
             "tool-result",
             {
@@ -306,14 +288,10 @@ class ModelStep:
         if isinstance(data, bytes | bytearray):
             data = base64.b64encode(bytes(data)).decode("ascii")
         media_type = part.get("mediaType", part.get("mimeType", ""))
-        self.result.has_output = True
-        self._writer.part({"type": "file", "data": data, "mimeType": media_type})
         return self._chunk("file", {"data": data, "base64": data, "mimeType": media_type, **extra})
 
     def _source(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
         source = {k: v for k, v in part.items() if k not in ("type", "providerMetadata")}
-        self.result.has_output = True
-        self._writer.part({"type": "source", "source": source})
         return self._chunk("source", {"title": "", **source, **extra})
 
     def _note_response(self, part: ModelPart) -> None:
@@ -327,7 +305,7 @@ class ModelStep:
         if "providerMetadata" in part:
             metadata["providerMetadata"] = part["providerMetadata"]
 
-    def _finish(self, part: ModelPart) -> None:
+    def _finish(self, part: ModelPart) -> list[Chunk]:
         self.result.reason = str(part.get("finishReason") or "unknown")
         usage = dict(part.get("usage") or {})
         if usage:
@@ -335,6 +313,87 @@ class ModelStep:
         self.result.usage = usage
         if part.get("providerMetadata") is not None:
             self.result.metadata["providerMetadata"] = part["providerMetadata"]
+        if not self._tells_all or self.result.reason == "tool-calls":
+            return []
+        payload = {
+            "stepResult": {"reason": self.result.reason},
+            "output": {"usage": usage},
+            "metadata": self.result.metadata,
+        }
+        return [self._chunk("finish", payload)]
+
+    # -- what counts ----------------------------------------------------------------------
+
+    def record(self, chunk: Chunk) -> None:
+        """Take a chunk, as processors let it pass, into the answer and its message."""
+        kind = chunk["type"]
+        if kind not in _RECORDED:
+            return
+        payload = chunk["payload"]
+        metadata = payload.get("providerMetadata")
+        self.result.has_output = True
+        match kind:
+            case "text-delta":
+                self._text.append(payload["text"])
+                self._writer.text(str(payload["id"]), payload["text"], metadata)
+            case "reasoning-delta":
+                self._writer.reasoning(str(payload["id"]), payload["text"], metadata)
+            case "tool-call":
+                self._record_call(payload, metadata)
+            case "tool-result":
+                self.result.provider_results += 1
+                self._writer.settle_call(
+                    payload["toolCallId"], state="result", result=payload.get("result")
+                )
+            case "file":
+                part = {"data": payload["data"], "mimeType": payload["mimeType"]}
+                self._writer.part({"type": "file", **part})
+            case _:
+                source = {k: v for k, v in payload.items() if k != "providerMetadata"}
+                if not source.get("title"):
+                    source.pop("title", None)
+                self._writer.part({"type": "source", "source": source})
+
+    def _record_call(self, payload: Mapping[str, Any], metadata: Any) -> None:
+        executed = payload.get("providerExecuted")
+        self.result.calls.append(
+            StepCall(
+                tool_call_id=payload["toolCallId"],
+                tool_name=payload["toolName"],
+                args=payload["args"],
+                provider_executed=bool(executed),
+                provider_metadata=metadata,
+            )
+        )
+        self._writer.call(
+            payload["toolCallId"],
+            payload["toolName"],
+            payload["args"],
+            provider_executed=executed,
+            metadata=metadata,
+        )
+
+    def replay(self, chunks: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
+        """The chunks of an answer that was given before, instead of a model's."""
+        yield self._chunk(
+            "step-start",
+            {"warnings": self.result.warnings, "messageId": self._writer.message_id},
+        )
+        self._started_at = self._clock.now_ms()
+        for given in chunks:
+            kind, payload = str(given["type"]), dict(given.get("payload") or {})
+            if kind == "finish":
+                self.result.reason = str((payload.get("stepResult") or {}).get("reason") or "stop")
+                self.result.usage = dict((payload.get("output") or {}).get("usage") or {})
+                self.result.metadata.update(payload.get("metadata") or {})
+                continue
+            if kind in ("step-start", "response-metadata"):
+                continue
+            chunk = self._chunk(kind, payload)
+            self.record(chunk)
+            yield chunk
+        self.result.text = "".join(self._text)
+        self._writer.finish_step()
 
     def failure_chunk(self, error: BaseException) -> Chunk:
         """The terminal ``error`` chunk of this run."""

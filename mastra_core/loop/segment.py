@@ -20,6 +20,7 @@ from mastra_core.loop.model_step import ModelStep, StepResult
 from mastra_core.loop.setup import RunSetup
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.message_list import ListedMessage
+from mastra_core.messages.signals import create_signal, echo_chunk
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.wire.chunks import Chunk, agent_chunk
 from mastra_core.wire.signals import Signal
@@ -67,6 +68,18 @@ class RunSegment:
         #: Payload of the last ``step-finish``.
         self.last_finish: dict[str, Any] = {}
         self.is_parked = False
+        #: The run as the input-step hooks want it for the step that goes on.
+        self.step_setup = setup
+        #: How often the step that goes on was repeated, and further steps that repeats have
+        #: cost without leaving one in the record.
+        self.retries = 0
+        self.unrecorded_steps = 0
+        #: What the next request says about the rejected answer.
+        self.feedback: str | None = None
+        #: Which of the models the next request starts with.
+        self.first_model = 0
+        #: The untagged system messages of the run, once a hook may have changed them.
+        self._system_messages: list[dict[str, Any]] | None = None
         self._rotations = 0
         model = setup.models[0]
         self.writer = ResponseWriter(
@@ -75,7 +88,7 @@ class RunSegment:
             provider=model.provider,
             model_id=model.model_id,
         )
-        self._use_message(resume.parked.message_id if resume else self._new_id())
+        self.use_message(resume.parked.message_id if resume else self._new_id())
 
     # -- the response message -------------------------------------------------------------
 
@@ -91,14 +104,15 @@ class RunSegment:
         self._rotations += 1
         return uuid5(self.setup.run_id, self.resume.parked.message_id, self._rotations)
 
-    def _use_message(self, message_id: str) -> None:
+    def use_message(self, message_id: str) -> None:
+        """Collect what follows under this id."""
         self.writer.message_id = message_id
         self.output.message_id = message_id
 
     def rotate(self) -> None:
         """End the current assistant message; what follows gets a new id."""
         self.messages.seal(self.writer.message_id)
-        self._use_message(self._new_id())
+        self.use_message(self._new_id())
 
     def unmark_message(self) -> None:
         """Nothing of the parked step waits any more (snapshots.md 4.6)."""
@@ -119,15 +133,17 @@ class RunSegment:
         """A chunk of this run."""
         return agent_chunk(kind, self.setup.run_id, dict(payload))
 
+    async def passed(self, chunk: Chunk) -> Sequence[Chunk]:
+        """What becomes of a chunk at the processors that look at the stream."""
+        processors = self.setup.processors
+        if processors is None or not processors.has_stream_hooks:
+            return (chunk,)
+        return await processors.process_output_stream(chunk)
+
     async def emit(self, chunk: Chunk) -> None:
         """Stream a chunk, past the processors that look at the stream."""
-        processors = self.setup.processors
-        if processors is not None and processors.has_stream_hooks:
-            passed = await processors.process_output_stream(chunk)
-            if passed is None:
-                return
-            chunk = passed
-        await self.show(chunk)
+        for passed in await self.passed(chunk):
+            await self.show(passed)
 
     async def show(self, chunk: Chunk) -> None:
         """Stream a chunk as it is."""
@@ -148,6 +164,37 @@ class RunSegment:
             },
             "processorRetryCount": 0,
         }
+
+    # -- processors -----------------------------------------------------------------------
+
+    def hook_members(self) -> dict[str, Any]:
+        """What every hook of a step is told about the step."""
+        return {
+            "step_number": len(self.record.steps),
+            "steps": self.record.steps,
+            "retry_count": self.retries,
+            "message_id": self.writer.message_id,
+            "rotate_response_message_id": self._rotated,
+            "write": self.emit,
+        }
+
+    def keep_system_messages(self) -> None:
+        """Untagged system messages of a step are gone with the step (streaming.md 2.2)."""
+        if self._system_messages is None:
+            self._system_messages = list(self.messages.system_messages)
+        self.messages.system_messages[:] = self._system_messages
+
+    def _rotated(self) -> str:
+        self.rotate()
+        return self.writer.message_id
+
+    async def send_signal(self, value: Mapping[str, Any]) -> Signal:
+        """``send_signal`` of a hook: rotate, add, echo (signals.md 14)."""
+        signal = create_signal(value, clock=self.setup.clock, ids=self.setup.ids)
+        self.rotate()
+        entered = self.messages.add_signal(signal)
+        await self.emit(echo_chunk(entered))
+        return entered
 
     # -- surroundings ---------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
@@ -15,7 +16,26 @@ from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
 from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
 
-__all__ = ("Callbacks", "MessageSaver", "NoSignals", "RunSetup", "SignalSource")
+__all__ = (
+    "RETRY_HOOKS",
+    "Callbacks",
+    "MessageSaver",
+    "NoSignals",
+    "RunSetup",
+    "SignalSource",
+)
+
+logger = logging.getLogger(__name__)
+
+#: Hooks that may have a step repeated unless the agent says otherwise.
+RETRY_HOOKS: Final = frozenset(
+    {
+        "process_input_step",
+        "process_llm_request",
+        "process_output_stream",
+        "process_output_step",
+    }
+)
 
 
 class SignalSource(Protocol):
@@ -94,6 +114,20 @@ class RunSetup:
     #: The claim under which a resumed run goes on.
     claim: HeldClaim | None = None
     processors: RunProcessors | None = None
+    #: How often processors may have a step repeated; None: 3 with error processors, else 0.
+    max_processor_retries: int | None = None
+    #: Hooks whose wish for a repeat is heard (processors.md 5.1).
+    retry_hooks: Collection[str] = RETRY_HOOKS
+    #: What its agent has been warned of already.
+    warned: set[str] = field(default_factory=set)
+    #: Turns what an input-step hook named into the thing itself.
+    find_model: Callable[[Model | str], Model] | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
     user_turn_first: bool = True
     mastra: Any = None
+
+    def warn_once(self, what: str, text: str) -> None:
+        """Say something about the agent, the first time that it is so."""
+        if what not in self.warned:
+            self.warned.add(what)
+            logger.warning(text, extra={"agent": self.agent_id})

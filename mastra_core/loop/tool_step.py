@@ -20,6 +20,7 @@ from mastra_core.errors import (
     ToolFailedError,
     ToolInputError,
     ToolNotFoundError,
+    TripwireError,
     wire_from_error,
 )
 from mastra_core.loop.model_step import StepCall
@@ -90,8 +91,10 @@ class ToolStep:
         calls: Sequence[StepCall],
         abort: asyncio.Event,
         transcript: Callable[[], list[dict[str, Any]]],
+        process_result: Callable[[StepCall, Any], Awaitable[None]] | None = None,
     ) -> None:
         self._setup = setup
+        self._process_result = process_result
         self._emit = emit
         self._writer = writer
         self._abort = abort
@@ -254,9 +257,11 @@ class ToolStep:
             # What can't be stored is a fault of the tool, not the end of the turn; and what
             # the tool does to its answer later changes nothing any more.
             output: dict[str, Any] = {"result": sanitize_copy(value)}
+            if not parked:
+                output = await self._processed(call, output)
         except ToolInputError as exc:
             output = {"result": _invalid_input(exc)}
-        except ForbiddenError:
+        except (ForbiddenError, TripwireError):
             raise
         except asyncio.CancelledError as exc:
             # Something that the tool waited for was cancelled; the run itself was not.
@@ -274,6 +279,27 @@ class ToolStep:
         if is_approved and "result" in output:
             output["approval"] = {"id": call.tool_call_id, "approved": True}
         self._settle(index, started, output)
+
+    async def _processed(self, call: StepCall, output: dict[str, Any]) -> dict[str, Any]:
+        """
+        The result, or what the tool-result hooks have put into the list in its place.
+
+        Raises:
+            TripwireError: One stopped the run; the raw result is nowhere.
+            ProcessorError: One failed; the model is told so instead.
+        """
+        processors = self._setup.processors
+        if (
+            self._process_result is None
+            or processors is None
+            or not processors.has("process_tool_result")
+        ):
+            return output
+        await self._process_result(call, output["result"])
+        invocation = self._writer.invocation(call.tool_call_id)
+        if invocation is not None and invocation.get("state") == "result":
+            return {"result": sanitize_copy(invocation.get("result"))}
+        return output
 
     def _context(
         self,

@@ -178,6 +178,12 @@ class ResponseWriter:
             holder.parts.append(stored)
             holder.saved = False
 
+    def invocation(self, tool_call_id: str) -> Mapping[str, Any] | None:
+        """The invocation of a call, as it stands in its message now; None if there is none."""
+        holder = self._messages.find_call(tool_call_id)
+        part = holder.find_call(tool_call_id) if holder is not None else None
+        return None if part is None else part["toolInvocation"]
+
     def settle_call(self, tool_call_id: str, **members: Any) -> None:
         """
         Change the invocation of a call, wherever its message is.

@@ -253,6 +253,58 @@ class MessageList:
         """Take one message out, as if it had never been there."""
         self.messages = [m for m in self.messages if m.id != message_id]
 
+    def update_tool_invocation(self, patch: Mapping[str, Any]) -> bool:
+        """
+        Change the newest call with this ``toolCallId``; False if there is none.
+
+        Args:
+            patch: Members of the invocation, or a whole part that holds one.
+        """
+        members = patch.get("toolInvocation", patch)
+        holder = self.find_call(str(members.get("toolCallId")))
+        if holder is None:
+            return False
+        part = holder.find_call(str(members["toolCallId"]))
+        assert part is not None
+        part["toolInvocation"] = {**part["toolInvocation"], **members}
+        holder.saved = False
+        return True
+
+    def update_message_metadata_by_tool_call_id(
+        self, tool_call_id: str, patch: Mapping[str, Any]
+    ) -> bool:
+        """Lay members over the metadata of the message that holds a call."""
+        holder = self.find_call(tool_call_id)
+        if holder is None:
+            return False
+        holder.metadata.update(patch)
+        holder.saved = False
+        return True
+
+    def add_system(self, content: str, *, tag: str | None = None) -> None:
+        """
+        Tell the model something beside the instructions.
+
+        Without a tag it is gone after the step that it was added in; with one it stays until
+        ``clear_system_messages``.
+        """
+        message = {"role": "system", "content": content}
+        if tag is None:
+            self.system_messages.append(message)
+        else:
+            self.tagged_system_messages.setdefault(tag, []).append(message)
+
+    def clear_system_messages(self, tag: str) -> None:
+        """Take back what was added under a tag."""
+        self.tagged_system_messages.pop(tag, None)
+
+    def remove_by_ids(self, message_ids: Iterable[str]) -> list[ListedMessage]:
+        """Take messages out; what was taken."""
+        gone = set(message_ids)
+        removed = [m for m in self.messages if m.id in gone]
+        self.messages[:] = [m for m in self.messages if m.id not in gone]
+        return removed
+
     # -- reading --------------------------------------------------------------------------
 
     def of_source(self, *sources: MessageSource) -> list[ListedMessage]:

@@ -2,56 +2,132 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from mastra_core.base.tasks import call_maybe_async
+from mastra_core.contracts.model import Model
 from mastra_core.contracts.processor import HOOKS, Processor
 from mastra_core.errors import (
     CapabilityNotSupportedError,
     DuplicateProcessorError,
     ProcessorError,
+    ProcessorTimeoutError,
+    RunArgumentError,
     TripwireError,
 )
-from mastra_core.messages.detect import messages_from_input
-from mastra_core.messages.message_list import MessageList
+from mastra_core.messages.message_list import MessageList, MessageSource
 from mastra_core.processors.arguments import ProcessorArgs, StepPatch
+from mastra_core.processors.returned import (
+    apply_messages,
+    apply_returned,
+    check_one_of_both,
+    check_own_list,
+    replace_system_messages,
+)
 from mastra_core.wire.chunks import Chunk
 
 __all__ = (
     "RUNNABLE_HOOKS",
+    "LlmAnswer",
     "ProcessorRunner",
+    "ProcessorWatch",
     "RunProcessors",
 )
 
 logger = logging.getLogger(__name__)
 
 #: Hooks that this version calls; a processor with another one is refused at construction.
-RUNNABLE_HOOKS: Final = (
-    "process_input",
-    "process_input_step",
-    "process_output_stream",
-    "process_output_result",
-)
+RUNNABLE_HOOKS: Final = tuple(hook for hook in HOOKS if hook != "compute_state_signal")
+#: How many chunks may follow one chunk because processors pushed them.
+_MAX_PUSHED: Final = 1000
+
+
+class ProcessorWatch(Protocol):
+    """Who learns what processors do; nothing that it raises reaches the run."""
+
+    def failed(self, processor: Processor, phase: str, error: BaseException) -> None:
+        """A hook raised."""
+        ...
+
+    def violated(self, processor: Processor, violation: Mapping[str, Any]) -> None:
+        """A hook aborted or warned: ``{processorId, message, detail}``."""
+        ...
+
+    def around(self, processor: Processor, phase: str) -> AbstractAsyncContextManager[Any]:
+        """Stands around one call of a hook; not used for single chunks."""
+        ...
+
+
+class _Unwatched:
+    """Nobody looks."""
+
+    def failed(self, processor: Processor, phase: str, error: BaseException) -> None:
+        """Nothing."""
+
+    def violated(self, processor: Processor, violation: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def around(self, processor: Processor, phase: str) -> AbstractAsyncContextManager[Any]:
+        """Nothing."""
+        return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmAnswer:
+    """What the request hooks came to: the prompt for the model, or an answer instead of it."""
+
+    prompt: list[dict[str, Any]]
+    #: ``{chunks, warnings?, request?, raw_response?}``.
+    response: Mapping[str, Any] | None = None
 
 
 class ProcessorRunner:
-    """The processors of one agent; one :meth:`for_run` per run."""
+    """
+    The processors of one agent; one :meth:`for_run` per run.
+
+    Args:
+        input_processors: Asked before and around requests, in order.
+        output_processors: Asked about what comes out, in order.
+        error_processors: Asked about failed requests, after the others.
+        timeout_ms: How long one hook may take, chunks excepted; None without a limit.
+
+    Raises:
+        DuplicateProcessorError: Two of one list have one id.
+        CapabilityNotSupportedError: One has a hook that isn't called.
+    """
 
     def __init__(
         self,
         *,
         input_processors: Sequence[Processor] = (),
         output_processors: Sequence[Processor] = (),
+        error_processors: Sequence[Processor] = (),
+        timeout_ms: int | None = None,
     ) -> None:
         self.input_processors = tuple(input_processors)
         self.output_processors = tuple(output_processors)
-        for processors in (self.input_processors, self.output_processors):
+        self.error_processors = tuple(error_processors)
+        self.timeout_ms = timeout_ms
+        for processors in (self.input_processors, self.output_processors, self.error_processors):
             _check(processors)
 
     def __bool__(self) -> bool:
-        return bool(self.input_processors or self.output_processors)
+        return bool(self.input_processors or self.output_processors or self.error_processors)
+
+    def with_last_input(self, processor: Processor) -> ProcessorRunner:
+        """The same with one more input processor, behind all others."""
+        return ProcessorRunner(
+            input_processors=(*self.input_processors, processor),
+            output_processors=self.output_processors,
+            error_processors=self.error_processors,
+            timeout_ms=self.timeout_ms,
+        )
 
     def for_run(
         self,
@@ -60,14 +136,24 @@ class ProcessorRunner:
         agent_id: str,
         message_list: MessageList,
         request_context: dict[str, Any],
+        agent: Any = None,
+        abort_signal: asyncio.Event | None = None,
+        watch: ProcessorWatch | None = None,
     ) -> RunProcessors:
         """The hooks of one run, with state of its own."""
         return RunProcessors(
             self,
-            run_id=run_id,
-            agent_id=agent_id,
-            message_list=message_list,
-            request_context=request_context,
+            facts={
+                "run_id": run_id,
+                "agent_id": agent_id,
+                "agent": agent,
+                "message_list": message_list,
+                "request_context": request_context,
+                "abort_signal": abort_signal,
+                "thread_id": message_list.thread_id,
+                "resource_id": message_list.resource_id,
+            },
+            watch=watch or _Unwatched(),
         )
 
 
@@ -86,36 +172,46 @@ def _check(processors: Sequence[Processor]) -> None:
                 )
 
 
+def _having(hook: str, processors: Sequence[Processor]) -> tuple[Processor, ...]:
+    return tuple(p for p in processors if callable(getattr(p, hook, None)))
+
+
 class RunProcessors:
     """The processors at work in one run."""
 
     def __init__(
-        self,
-        runner: ProcessorRunner,
-        *,
-        run_id: str,
-        agent_id: str,
-        message_list: MessageList,
-        request_context: dict[str, Any],
+        self, runner: ProcessorRunner, *, facts: dict[str, Any], watch: ProcessorWatch
     ) -> None:
-        self._runner = runner
-        self._facts: dict[str, Any] = {
-            "run_id": run_id,
-            "agent_id": agent_id,
-            "message_list": message_list,
-            "request_context": request_context,
-            "thread_id": message_list.thread_id,
-            "resource_id": message_list.resource_id,
-        }
-        self._messages = message_list
+        self._facts = facts
+        self._messages: MessageList = facts["message_list"]
+        self._watch = watch
+        self._timeout = None if runner.timeout_ms is None else runner.timeout_ms / 1000
         self._states: dict[str, dict[str, Any]] = {}
         self._streamed: dict[str, list[Chunk]] = {}
         self._broken: set[str] = set()
-        self.has_stream_hooks = any(
-            callable(getattr(p, "process_output_stream", None)) for p in runner.output_processors
+        before, after, errors = (
+            runner.input_processors,
+            runner.output_processors,
+            runner.error_processors,
         )
+        # Which of them has which hook is found out once per run, not per call.
+        self._hooks: dict[str, tuple[Processor, ...]] = {
+            **{hook: _having(hook, before) for hook in HOOKS[:5]},
+            **{hook: _having(hook, after) for hook in HOOKS[5:9]},
+            "process_api_error": _having("process_api_error", (*before, *after, *errors)),
+        }
+        self.has_error_processors = bool(errors)
+        self._streamers = tuple(
+            (processor, bool(getattr(processor, "process_data_parts", False)))
+            for processor in self._hooks["process_output_stream"]
+        )
+        self.has_stream_hooks = bool(self._streamers)
 
-    def _args(self, processor: Processor, phase: str, **members: Any) -> ProcessorArgs:
+    def has(self, hook: str) -> bool:
+        """Whether any processor wants to be called for it."""
+        return bool(self._hooks[hook])
+
+    def _args(self, processor: Processor, phase: str, members: Mapping[str, Any]) -> ProcessorArgs:
         return ProcessorArgs(
             processor_id=processor.id,
             phase=phase,
@@ -125,113 +221,321 @@ class RunProcessors:
         )
 
     async def _call(self, processor: Processor, phase: str, **members: Any) -> Any:
-        hook = getattr(processor, phase)
+        """
+        One hook of one processor.
+
+        Raises:
+            TripwireError: It stopped the run, or wants the step repeated.
+            ProcessorError: It raised anything else.
+        """
+        args = self._args(processor, phase, members)
         try:
-            return await call_maybe_async(hook, self._args(processor, phase, **members))
-        except (TripwireError, ProcessorError):
+            async with (
+                self._watch.around(processor, phase),
+                asyncio.timeout(self._timeout) as limit,
+            ):
+                return await call_maybe_async(getattr(processor, phase), args)
+        except TripwireError as exc:
+            await self._violated(processor, exc)
+            raise
+        except TimeoutError as exc:
+            error: ProcessorError
+            if limit.expired():
+                assert self._timeout is not None
+                error = ProcessorTimeoutError(
+                    processor_id=processor.id, phase=phase, limit_ms=self._timeout * 1000
+                )
+            else:
+                error = _failure(processor, phase, exc)
+            self._watch.failed(processor, phase, error)
+            raise error from exc
+        except ProcessorError as exc:
+            self._watch.failed(processor, phase, exc)
             raise
         except Exception as exc:
-            raise ProcessorError(
-                processor_id=processor.id, phase=phase, reason=f"{type(exc).__name__}: {exc}"
-            ) from exc
+            self._watch.failed(processor, phase, exc)
+            raise _failure(processor, phase, exc) from exc
 
-    async def process_input(self) -> None:
-        """Hook 1, once per run; may change the input in place or return a new one."""
-        for processor in self._having("process_input", self._runner.input_processors):
-            returned = await self._call(processor, "process_input")
-            if returned is not None and returned is not self._messages:
-                self._replace_input(returned)
+    async def _violated(self, processor: Processor, error: TripwireError) -> None:
+        violation = {
+            "processorId": processor.id,
+            "message": error.reason,
+            "detail": error.metadata,
+        }
+        callback = getattr(processor, "on_violation", None)
+        if callable(callback):
+            try:
+                await call_maybe_async(callback, violation)
+            except Exception:
+                logger.exception("on_violation failed", extra={"processor": processor.id})
+        self._watch.violated(processor, violation)
 
-    def _replace_input(self, returned: Any) -> None:
-        kept = self._messages.of_source("memory", "response", "context")
-        self._messages.messages = kept
-        self._messages.add_input(messages_from_input(returned))
+    def _apply(
+        self, processor: Processor, phase: str, returned: object, source: MessageSource
+    ) -> None:
+        if returned is None:
+            return
+        stage = self._args(processor, phase, {}).messages
+        try:
+            apply_returned(
+                self._messages,
+                returned,
+                stage=list(stage),
+                source=source,
+                processor_id=processor.id,
+                phase=phase,
+            )
+        except RunArgumentError as exc:
+            raise _failure(processor, phase, exc) from exc
+
+    # -- before the loop, before a step ---------------------------------------------------
+
+    async def process_input(self, **members: Any) -> None:
+        """Hook 1, once per run; may change the input in place or return another one."""
+        for processor in self._hooks["process_input"]:
+            returned = await self._call(processor, "process_input", **members)
+            self._apply(processor, "process_input", returned, "input")
 
     async def process_input_step(
         self,
+        patch: StepPatch,
         *,
-        step_number: int,
-        steps: Sequence[Mapping[str, Any]],
-        tools: Sequence[str],
-        tool_choice: Any,
-        active_tools: Sequence[str] | None,
-        model_settings: Mapping[str, Any],
-        send_signal: Callable[[Mapping[str, Any]], Awaitable[Any]],
+        resolve: Callable[[StepPatch], StepPatch],
+        **members: Any,
     ) -> StepPatch:
-        """Hook 2, before each prompt; the patches of all processors, later ones winning."""
-        patch = StepPatch(
-            tool_choice=tool_choice, active_tools=active_tools, model_settings=model_settings
-        )
-        for processor in self._having("process_input_step", self._runner.input_processors):
+        """
+        Hook 2, before each prompt.
+
+        Args:
+            patch: The step as the run has it; every member is set.
+            resolve: Turns names into the things that they name, as soon as a hook gave them.
+            members: Further members of the arguments.
+
+        Returns:
+            The step after all processors; each saw what the former had changed.
+        """
+        for processor in self._hooks["process_input_step"]:
             returned = await self._call(
                 processor,
                 "process_input_step",
-                step_number=step_number,
-                steps=steps,
-                tools=tools,
+                model=patch.model,
+                tools=patch.tools,
                 tool_choice=patch.tool_choice,
                 active_tools=patch.active_tools,
                 model_settings=patch.model_settings or {},
-                send_signal=send_signal,
+                provider_options=patch.provider_options or {},
+                **members,
             )
+            if isinstance(returned, Mapping):
+                returned = _patch_of(processor, returned)
             if isinstance(returned, StepPatch):
-                patch = _overlay(patch, returned)
-            elif returned is not None and returned is not self._messages:
-                raise ProcessorError(
-                    processor_id=processor.id,
-                    phase="process_input_step",
-                    reason=f"it returned {type(returned).__name__}, not a StepPatch",
-                )
+                self._apply_step(processor, returned)
+                patch = resolve(_overlay(patch, returned))
+            else:
+                self._apply(processor, "process_input_step", returned, "context")
         return patch
 
-    async def process_output_stream(self, chunk: Chunk) -> Chunk | None:
+    def _apply_step(self, processor: Processor, patch: StepPatch) -> None:
+        phase = "process_input_step"
+        check_one_of_both(
+            patch.messages,
+            patch.message_list,
+            processor_id=processor.id,
+            phase=phase,
+        )
+        if patch.message_list is not None:
+            check_own_list(
+                self._messages, patch.message_list, processor_id=processor.id, phase=phase
+            )
+        if patch.messages is not None:
+            stage = list(self._messages.messages)
+            apply_messages(self._messages, patch.messages, stage=stage, source="context")
+        if patch.system_messages is not None:
+            replace_system_messages(self._messages, patch.system_messages)
+
+    # -- around a request -----------------------------------------------------------------
+
+    async def process_llm_request(
+        self, prompt: list[dict[str, Any]], *, model: Model, **members: Any
+    ) -> LlmAnswer:
+        """Hook 4, at each request; all are called, the first answer counts (decisions.md 5)."""
+        response: Mapping[str, Any] | None = None
+        for processor in self._hooks["process_llm_request"]:
+            returned = await self._call(
+                processor, "process_llm_request", prompt=prompt, model=model, **members
+            )
+            if returned is None:
+                continue
+            if not isinstance(returned, Mapping) or not set(returned) <= {"prompt", "response"}:
+                raise ProcessorError(
+                    processor_id=processor.id,
+                    phase="process_llm_request",
+                    reason="it must return None, {prompt} or {response}",
+                )
+            if returned.get("prompt") is not None:
+                prompt = [dict(turn) for turn in returned["prompt"]]
+            if response is None:
+                response = returned.get("response")
+        return LlmAnswer(prompt=prompt, response=response)
+
+    async def process_llm_response(self, **members: Any) -> None:
+        """Hook 5, after an answer became messages."""
+        for processor in self._hooks["process_llm_response"]:
+            await self._call(processor, "process_llm_response", **members)
+
+    # -- the stream -----------------------------------------------------------------------
+
+    async def process_output_stream(self, chunk: Chunk) -> list[Chunk]:
         """
-        Hook 6; a processor that raises lets the chunk pass (decisions.md 31).
+        Hook 6: what becomes of a chunk; a processor that raises lets it pass (decisions.md 31).
 
         Raises:
-            TripwireError: A processor stopped the run.
+            TripwireError: A processor stopped the run, or raised and may not let anything pass
+                (``on_stream_error = "closed"``).
         """
-        passing: Chunk | None = chunk
-        for processor in self._having("process_output_stream", self._runner.output_processors):
-            is_data = str(chunk.get("type", "")).startswith("data-")
-            if is_data and not getattr(processor, "process_data_parts", False):
+        passed: list[Chunk] = []
+        waiting = deque([(0, chunk)])
+        entered = 0
+        while waiting:
+            position, part = waiting.popleft()
+            entered += 1
+            if entered > _MAX_PUSHED:
+                logger.error("processors pushed chunks without end; the rest is dropped")
+                break
+            through = await self._stream_through(part, position, waiting)
+            if through is not None:
+                passed.append(through)
+        return passed
+
+    async def _stream_through(
+        self, chunk: Chunk, position: int, waiting: deque[tuple[int, Chunk]]
+    ) -> Chunk | None:
+        passing = chunk
+        for index in range(position, len(self._streamers)):
+            processor, wants_data = self._streamers[index]
+            if not wants_data and str(passing.get("type", "")).startswith("data-"):
                 continue
             seen = self._streamed.setdefault(processor.id, [])
-            assert passing is not None
             seen.append(dict(passing))
+
+            def push(more: Chunk, place: int = index) -> None:
+                waiting.append((place, more))
+
+            args = self._args(
+                processor,
+                "process_output_stream",
+                {"part": passing, "stream_parts": seen, "push": push},
+            )
             try:
-                passing = await self._call(
-                    processor, "process_output_stream", part=passing, stream_parts=seen
+                hook: Callable[[ProcessorArgs], Any] = processor.process_output_stream  # type: ignore[attr-defined]  # it has one, see _hooks
+                returned = await call_maybe_async(hook, args)
+            except TripwireError as exc:
+                await self._violated(processor, exc)
+                raise
+            except Exception as exc:  # noqa: BLE001 – decisions.md 31: the chunk passes
+                self._stream_failed(processor, exc)
+                continue
+            if returned is None:
+                return None
+            if not isinstance(returned, dict) or not isinstance(returned.get("type"), str):
+                self._stream_failed(
+                    processor, TypeError(f"it returned {type(returned).__name__}, not a chunk")
                 )
+                continue
+            passing = returned
+        return passing
+
+    def _stream_failed(self, processor: Processor, error: Exception) -> None:
+        self._watch.failed(processor, "process_output_stream", error)
+        if getattr(processor, "on_stream_error", "open") == "closed":
+            raise TripwireError(
+                f"Processor {processor.id} failed and lets nothing pass: {error}",
+                processor_id=processor.id,
+                phase="process_output_stream",
+            ) from error
+        if processor.id not in self._broken:
+            self._broken.add(processor.id)
+            logger.error(
+                "processor failed on a chunk", extra={"processor": processor.id}, exc_info=error
+            )
+
+    # -- what came out --------------------------------------------------------------------
+
+    async def process_output_step(self, **members: Any) -> None:
+        """Hook 7, after each answer and before its tools."""
+        for processor in self._hooks["process_output_step"]:
+            returned = await self._call(processor, "process_output_step", **members)
+            self._apply(processor, "process_output_step", returned, "response")
+
+    async def process_tool_result(self, **members: Any) -> None:
+        """Hook 8, when a tool has answered; the value in the list afterwards is what counts."""
+        for processor in self._hooks["process_tool_result"]:
+            returned = await self._call(processor, "process_tool_result", **members)
+            self._apply(processor, "process_tool_result", returned, "response")
+
+    async def process_output_result(self, result: Mapping[str, Any], **members: Any) -> None:
+        """Hook 9, once at the end; edits of the response messages are what is stored."""
+        for processor in self._hooks["process_output_result"]:
+            returned = await self._call(
+                processor, "process_output_result", result=result, **members
+            )
+            self._apply(processor, "process_output_result", returned, "response")
+
+    # -- a failed request -----------------------------------------------------------------
+
+    async def process_api_error(self, error: BaseException, **members: Any) -> bool:
+        """
+        Hook 10: whether the request is to be repeated; the first that says so decides.
+
+        One that raises is passed over, the error of the model stays what it is.
+
+        Raises:
+            TripwireError: One stopped the run.
+        """
+        for processor in self._hooks["process_api_error"]:
+            try:
+                returned = await self._call(processor, "process_api_error", error=error, **members)
             except TripwireError:
                 raise
             except ProcessorError:
-                if processor.id not in self._broken:
-                    self._broken.add(processor.id)
-                    logger.exception(
-                        "processor failed on a chunk", extra={"processor": processor.id}
-                    )
+                logger.exception("error processor failed", extra={"processor": processor.id})
                 continue
-            if passing is None:
-                return None
-        return passing
+            if isinstance(returned, Mapping) and returned.get("retry") is True:
+                return True
+        return False
 
-    async def process_output_result(self, result: Mapping[str, Any]) -> None:
-        """Hook 9, once at the end; edits of the response messages are what is stored."""
-        for processor in self._having("process_output_result", self._runner.output_processors):
-            await self._call(processor, "process_output_result", result=result)
 
-    @staticmethod
-    def _having(hook: str, processors: Sequence[Processor]) -> list[Processor]:
-        return [p for p in processors if callable(getattr(p, hook, None))]
+def _failure(processor: Processor, phase: str, error: BaseException) -> ProcessorError:
+    return ProcessorError(
+        processor_id=processor.id, phase=phase, reason=f"{type(error).__name__}: {error}"
+    )
+
+
+def _patch_of(processor: Processor, returned: Mapping[str, Any]) -> StepPatch:
+    try:
+        return StepPatch(**returned)
+    except TypeError as exc:
+        raise ProcessorError(
+            processor_id=processor.id,
+            phase="process_input_step",
+            reason=f"it returned something that a step doesn't have: {exc}",
+        ) from exc
 
 
 def _overlay(base: StepPatch, patch: StepPatch) -> StepPatch:
-    return StepPatch(
-        tool_choice=patch.tool_choice if patch.tool_choice is not None else base.tool_choice,
-        active_tools=patch.active_tools if patch.active_tools is not None else base.active_tools,
-        system_messages=patch.system_messages
-        if patch.system_messages is not None
-        else base.system_messages,
-        model_settings={**(base.model_settings or {}), **(patch.model_settings or {})},
-    )
+    """What a hook said over what the step was; messages have taken effect already."""
+    said = {
+        name: value
+        for name in ("model", "message_id", "tools", "tool_choice", "active_tools")
+        if (value := getattr(patch, name)) is not None
+    }
+    if patch.provider_options is not None:
+        said["provider_options"] = patch.provider_options
+    if patch.model_settings is not None:
+        kept = {
+            name: value
+            for name, value in (base.model_settings or {}).items()
+            if name in ("maxRetries", "timeout")
+        }
+        said["model_settings"] = {**kept, **patch.model_settings}
+    return replace(base, **said)

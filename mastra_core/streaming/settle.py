@@ -58,6 +58,7 @@ class RunRecord:
         self.tripwire: dict[str, Any] | None = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._is_text_rejected = False
         #: Where the step that is running starts in the lists above.
         self._call_mark = 0
         self._result_mark = 0
@@ -100,6 +101,8 @@ class RunRecord:
         usage = output.get("usage") or {}
         metadata = payload.get("metadata") or {}
         result = payload.get("stepResult") or {}
+        if result.get("reason") == "retry":
+            self.discard_step()
         # A restored step (resume) brings its calls along; they stand before the marks too.
         calls = self.tool_calls[self._call_mark :]
         results = self.tool_results[self._result_mark :]
@@ -129,6 +132,13 @@ class RunRecord:
             step["reasoningText"] = "".join(self._reasoning)
         if metadata.get("providerMetadata") is not None:
             step["providerMetadata"] = metadata["providerMetadata"]
+        if "retryReason" in result:
+            step["tripwire"] = {
+                "reason": result["retryReason"],
+                "retry": True,
+                **({"metadata": result["retryMetadata"]} if "retryMetadata" in result else {}),
+                "processorId": result.get("retryProcessorId"),
+            }
         self.steps.append(step)
         self.usage = add_usage(self.usage, usage)
         self.response = step["response"]
@@ -150,6 +160,11 @@ class RunRecord:
         del self.tool_calls[self._call_mark :]
         del self.tool_results[self._result_mark :]
 
+    def forget_text(self) -> None:
+        """The answer was rejected as a whole; the steps still say what was rejected."""
+        self.discard_step()
+        self._is_text_rejected = True
+
     # -- reading --------------------------------------------------------------------------
 
     @property
@@ -169,6 +184,8 @@ class RunRecord:
 
     def text(self, *, is_suspended: bool) -> str:
         """The ``text`` property: rule of streaming.md 5.3."""
+        if self._is_text_rejected:
+            return ""
         if self.tool_calls and not is_suspended and self.steps:
             return "".join(self._text) or str(self.steps[-1]["text"])
         return self.all_text
