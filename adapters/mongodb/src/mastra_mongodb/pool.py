@@ -18,6 +18,7 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from mastra_core.base.redact import redact_url
+from mastra_mongodb.connections import ConnectionCounter
 from mastra_mongodb.documents import ROWS
 from mastra_mongodb.errors import MINIMUM_SERVER, OldServerError, is_transient
 from mastra_mongodb.settings import MongoSettings
@@ -65,6 +66,7 @@ class MongoPool:
         #: Whether there are transactions and change streams.
         self.is_replicated = False
         self.version = ""
+        self.connections = ConnectionCounter()
         self._rng = random.Random()  # noqa: S311 – spreads retries, protects nothing
         self._client: AsyncMongoClient[Any] | None = None
 
@@ -117,6 +119,7 @@ class MongoPool:
             serverSelectionTimeoutMS=min(settings.connect_timeout_ms, settings.request_timeout_ms),
             connectTimeoutMS=settings.connect_timeout_ms,
             waitQueueTimeoutMS=settings.request_timeout_ms,
+            event_listeners=[self.connections],
         )
         try:
             hello, build = await asyncio.gather(

@@ -11,10 +11,12 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from mastra_core.base.redact import redact_url
+from mastra_core.contracts.storage.health import StoreHealth
 from mastra_core.errors import StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_mongodb.capabilities import STORAGE_CAPABILITIES
 from mastra_mongodb.errors import error_id, storage_errors
+from mastra_mongodb.health import look_at
 from mastra_mongodb.migrate import MigrationPlan, apply_plan, look, plan_of_nothing
 from mastra_mongodb.pool import MongoPool, open_pool, pool_key
 from mastra_mongodb.schema import Names, storage_component
@@ -227,6 +229,11 @@ class MongoStorage:
     async def server_info(self) -> dict[str, str]:
         """Product and version of the server."""
         return {"product": "MongoDB", "version": self._host.pool.version}
+
+    async def health(self) -> StoreHealth:
+        """How the server is doing: version, latency, clock, pool, traces of a Node peer."""
+        with storage_errors("health", self._host.where):
+            return await look_at(self._host.pool, self._host.clock, prefix=self._names.prefix)
 
     async def facts(self) -> StoreFacts:
         """Versions, clock, collections and their sizes by the server's own count."""
