@@ -162,7 +162,7 @@ class PostgresDialect(SqlDialect):
         self, column: ColumnElement[Any], moment: BindParameter[Any]
     ) -> ColumnElement[Any]:
         stored = self.time_out(column)
-        later = stored + literal_column(_ONE_MILLISECOND)
+        later = stored.op("+")(literal_column(_ONE_MILLISECOND))
         if stored is column:
             return func.greatest(moment, later)
         again: BindParameter[Any] = bindparam(f"{moment.key}{TWICE}", required=True, type_=Text())
