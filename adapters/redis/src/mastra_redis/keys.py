@@ -1,0 +1,192 @@
+"""Names of keys, and members of sorted sets that sort as tuples do.
+
+Keys of records are those of the TypeScript system where it has them; everything else starts
+with ``mastra_py_``. Parts go into keys as they are: Redis takes any bytes, and nothing here
+is ever a pattern.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mastra_core.wire import tables
+
+__all__ = (
+    "Keys",
+    "escape_pattern",
+    "fence_key",
+    "join",
+    "raw",
+    "sibling_key",
+    "split",
+    "text",
+)
+
+#: Ends a part; inside of a part NUL is followed by 0xFF, so that shorter sorts first.
+_END: Final = b"\x00\x01"
+_NUL: Final = b"\x00\xff"
+
+
+def raw(value: str) -> bytes:
+    """The bytes of a name; a lone surrogate keeps bytes of its own."""
+    return value.encode("utf-8", "surrogatepass")
+
+
+def text(value: bytes) -> str:
+    """The name of these bytes."""
+    return value.decode("utf-8", "surrogatepass")
+
+
+def join(*parts: str) -> bytes:
+    """Several names as one member, which sorts as the tuple of them."""
+    return b"".join([raw(part).replace(b"\x00", _NUL) + _END for part in parts])
+
+
+def split(member: bytes) -> list[str]:
+    """The names of a joined member."""
+    return [text(part.replace(_NUL, b"\x00")) for part in member.split(_END)[:-1]]
+
+
+def escape_pattern(value: bytes) -> bytes:
+    """The bytes as a glob pattern that matches exactly them."""
+    for special in (b"\\", b"*", b"?", b"[", b"]"):
+        value = value.replace(special, b"\\" + special)
+    return value
+
+
+def _part(value: str) -> bytes:
+    """A name in the middle of a key of ours: without colons, so that no two keys are one."""
+    return raw(value).replace(b"%", b"%25").replace(b":", b"%3A")
+
+
+def sibling_key(key: bytes) -> bytes | None:
+    """The beginning of keys that a cluster keeps in the slot of ``key``; None if there are none."""
+    tag = _hash_tag(key)
+    if tag is not None:
+        return key
+    if key.startswith(b"{}") or b"}" in key or b"{}" in key:
+        # A brace that Redis would stop at: no name can share its slot.
+        return None
+    return b"{" + key + b"}"
+
+
+def fence_key(lease_key: bytes) -> bytes | None:
+    """Where the fence of a lease is kept (pubsub_and_lease.md 9.1); None without a place."""
+    sibling = sibling_key(lease_key)
+    return None if sibling is None else sibling + b":fence"
+
+
+def _hash_tag(key: bytes) -> bytes | None:
+    """What decides about the slot, by the rule of Redis; None for the whole key."""
+    start = key.find(b"{")
+    if start < 0:
+        return None
+    end = key.find(b"}", start + 1)
+    return key[start + 1 : end] if end > start + 1 else None
+
+
+class Keys:
+    """Keys of one store; ``prefix`` stands before all of them."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix: bytes = raw(prefix)
+        p = self.prefix
+        # -- shared with the TypeScript system
+        self.threads = p + raw(f"{tables.THREADS}:id:")
+        self.messages = p + raw(f"{tables.MESSAGES}:threadId:")
+        self.message_threads = p + b"msg-idx:"
+        self.resources = p + raw(f"{tables.RESOURCES}:")
+        self.snapshot_family = p + raw(f"{tables.WORKFLOW_SNAPSHOTS}:")
+        self.snapshots = p + raw(f"{tables.WORKFLOW_SNAPSHOTS}:namespace:workflows:workflow_name:")
+        # -- records that only we have
+        self.notifications = p + raw(f"{tables.NOTIFICATIONS}:threadId:")
+        self.sidecars = p + raw(f"{tables.NOTIFICATION_CLAIMS}:threadId:")
+        self.states = p + raw(f"{tables.THREAD_STATE}:threadId:")
+        self.tasks = p + raw(f"{tables.BACKGROUND_TASKS}:id:")
+        self.schedules = p + raw(f"{tables.SCHEDULES}:id:")
+        self.triggers = p + raw(f"{tables.SCHEDULE_TRIGGERS}:id:")
+        # -- our indexes
+        self.memory = p + b"mastra_py_memory:"
+        self.runs = p + b"mastra_py_runs:"
+        self.inbox = p + b"mastra_py_inbox:"
+        self.task_index = p + b"mastra_py_tasks:"
+        self.schedule_index = p + b"mastra_py_schedules:"
+        self.schema = p + raw(tables.SCHEMA_VERSIONS)
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def thread(self, thread_id: str) -> bytes:
+        """The record of a thread."""
+        return self.threads + raw(thread_id)
+
+    def thread_messages(self, thread_id: str) -> bytes:
+        """Ids of a thread's messages by time."""
+        return self.prefix + b"thread:" + raw(thread_id) + b":messages"
+
+    def message(self, thread_id: str, message_id: str) -> bytes:
+        """The record of a message."""
+        return self.messages + raw(thread_id) + b":id:" + raw(message_id)
+
+    def message_thread(self, message_id: str) -> bytes:
+        """The thread of a message."""
+        return self.message_threads + raw(message_id)
+
+    def resource(self, resource_id: str) -> bytes:
+        """The record of a resource."""
+        return self.resources + raw(resource_id)
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def snapshot(self, workflow_name: str, run_id: str, resource_id: str | None = None) -> bytes:
+        """The record of a run; with a resource, where Node puts what has one."""
+        key = self.snapshots + raw(workflow_name) + b":run_id:" + raw(run_id)
+        return key if resource_id is None else key + b":resourceId:" + raw(resource_id)
+
+    # -- the inbox -----------------------------------------------------------------------------
+
+    def notification(self, thread_id: str, notification_id: str) -> bytes:
+        """The record of a notification."""
+        return self.notifications + _part(thread_id) + b":id:" + raw(notification_id)
+
+    def sidecar(self, thread_id: str, notification_id: str) -> bytes:
+        """What we remember beside a notification."""
+        return self.sidecars + _part(thread_id) + b":id:" + raw(notification_id)
+
+    # -- the rest ------------------------------------------------------------------------------
+
+    def state(self, thread_id: str) -> bytes:
+        """All values of a thread."""
+        return self.states + raw(thread_id)
+
+    def task(self, task_id: str) -> bytes:
+        """The record of a background task."""
+        return self.tasks + raw(task_id)
+
+    def schedule(self, schedule_id: str) -> bytes:
+        """The record of a schedule."""
+        return self.schedules + raw(schedule_id)
+
+    def trigger(self, trigger_id: str) -> bytes:
+        """The record of one firing."""
+        return self.triggers + raw(trigger_id)
+
+    def families(self) -> tuple[bytes, ...]:
+        """What all keys of this store begin with."""
+        p = self.prefix
+        shared = (
+            tables.THREADS,
+            tables.MESSAGES,
+            tables.RESOURCES,
+            tables.WORKFLOW_SNAPSHOTS,
+            tables.NOTIFICATIONS,
+            tables.NOTIFICATION_CLAIMS,
+            tables.THREAD_STATE,
+            tables.BACKGROUND_TASKS,
+            tables.SCHEDULES,
+            tables.SCHEDULE_TRIGGERS,
+        )
+        return tuple(p + raw(f"{name}:") for name in shared)
+
+    def indexes(self) -> tuple[bytes, ...]:
+        """What all keys of our indexes begin with."""
+        return (self.memory, self.runs, self.inbox, self.task_index, self.schedule_index)
