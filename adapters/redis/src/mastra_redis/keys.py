@@ -59,30 +59,20 @@ def _part(value: str) -> bytes:
     return raw(value).replace(b"%", b"%25").replace(b":", b"%3A")
 
 
-def sibling_key(key: bytes) -> bytes | None:
-    """The beginning of keys that a cluster keeps in the slot of ``key``; None if there are none."""
-    tag = _hash_tag(key)
-    if tag is not None:
-        return key
-    if key.startswith(b"{}") or b"}" in key or b"{}" in key:
-        # A brace that Redis would stop at: no name can share its slot.
-        return None
-    return b"{" + key + b"}"
+def sibling_key(key: bytes) -> bytes:
+    """
+    The beginning of keys that belong to ``key`` (pubsub_and_lease.md 9.1).
 
-
-def fence_key(lease_key: bytes) -> bytes | None:
-    """Where the fence of a lease is kept (pubsub_and_lease.md 9.1); None without a place."""
-    sibling = sibling_key(lease_key)
-    return None if sibling is None else sibling + b":fence"
-
-
-def _hash_tag(key: bytes) -> bytes | None:
-    """What decides about the slot, by the rule of Redis; None for the whole key."""
+    A cluster would keep them in one slot, except for keys with braces that it reads otherwise.
+    """
     start = key.find(b"{")
-    if start < 0:
-        return None
-    end = key.find(b"}", start + 1)
-    return key[start + 1 : end] if end > start + 1 else None
+    end = key.find(b"}", start + 1) if start >= 0 else -1
+    return key if end > start + 1 else b"{" + key + b"}"
+
+
+def fence_key(lease_key: bytes) -> bytes:
+    """Where the fence of a lease is kept (pubsub_and_lease.md 9.1)."""
+    return sibling_key(lease_key) + b":fence"
 
 
 class Keys:

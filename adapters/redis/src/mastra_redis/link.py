@@ -44,6 +44,8 @@ pack_command = cast("Callable[[tuple[Argument, ...]], bytes]", _hiredis_pack_com
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
+#: Their only answer is a message out of turn.
+_UNANSWERED: Final = frozenset({"SUBSCRIBE", "UNSUBSCRIBE"})
 #: Commands that are written in one go at most.
 _BATCH: Final = 1_000
 
@@ -107,7 +109,6 @@ class Link:
         self._connection: AbstractConnection | None = None
         self._queue: deque[_Call] = deque()
         self._sent: deque[_Call] = deque()
-        self._confirmations: dict[bytes, asyncio.Future[None]] = {}
         self._work = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -255,28 +256,30 @@ class Link:
         for prefix in prefixes:
             self._setup.tracked.pop(prefix, None)
 
-    async def subscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
-        """Hear every message of a channel from when this returns, across reconnections."""
+    def listen(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
+        """
+        Hear every message of a channel, across reconnections.
+
+        Whatever is sent over this link from now on comes after the subscription.
+        """
         listeners = self._setup.channels.setdefault(channel, [])
         listeners.append(heard)
-        if len(listeners) > 1 and channel not in self._confirmations:
-            return
-        waiting = self._confirmations.get(channel)
-        if waiting is None:
+        if len(listeners) == 1 and not self._is_closed:
             loop = asyncio.get_running_loop()
-            waiting = self._confirmations[channel] = loop.create_future()
-            # The confirmation isn't a reply; a PING behind it says that it was understood.
-            await self._subscribe_now([channel])
-        async with asyncio.timeout(self._connect_timeout_s + self._request_timeout_s):
-            await asyncio.shield(waiting)
+            # Its only answer is a message out of turn, so nobody waits for a reply.
+            call = _Call(("SUBSCRIBE", channel), loop.create_future(), True, 0.0)
+            self._enqueue(call, loop)
 
-    def unsubscribe(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
+    def stop_listening(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
         """Hear it no more."""
         listeners = self._setup.channels.get(channel, [])
         with suppress(ValueError):
             listeners.remove(heard)
-        if not listeners:
-            self._setup.channels.pop(channel, None)
+        if not listeners and self._setup.channels.pop(channel, None) is not None:
+            loop = asyncio.get_running_loop()
+            if not self._is_closed:
+                call = _Call(("UNSUBSCRIBE", channel), loop.create_future(), True, 0.0)
+                self._enqueue(call, loop)
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Call this whenever a lost connection is back, so that news were missed."""
@@ -286,15 +289,6 @@ class Link:
         """Call it no more."""
         with suppress(ValueError):
             self._setup.reconnected.remove(callback)
-
-    async def _subscribe_now(self, channels: Sequence[bytes]) -> None:
-        # Its only answer is a message out of turn, so no reply may be waited for.
-        loop = asyncio.get_running_loop()
-        written: asyncio.Future[Reply] = loop.create_future()
-        deadline = loop.time() + self._connect_timeout_s
-        self._queue.append(_Call(("SUBSCRIBE", *channels), written, True, deadline))
-        self._work.set()
-        await written
 
     # -- the connection ------------------------------------------------------------------------
 
@@ -397,7 +391,7 @@ class Link:
                 continue
             calls.append(call)
             call.deadline = deadline
-            if call.command[0] == "SUBSCRIBE":
+            if call.command[0] in _UNANSWERED:
                 call.reply.set_result(None)
             else:
                 self._sent.append(call)
@@ -446,10 +440,6 @@ class Link:
         elif kind == b"message":
             for heard in tuple(self._setup.channels.get(message[1], ())):
                 heard(message[2])
-        elif kind == b"subscribe":
-            waiting = self._confirmations.pop(message[1], None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(None)
 
     def _invalidated(self, key: bytes | None) -> None:
         for prefix, changed in self._setup.tracked.items():
@@ -514,10 +504,6 @@ class Link:
                 call = calls.popleft()
                 if not call.reply.done():
                     call.reply.set_exception(error)
-        for waiting in self._confirmations.values():
-            if not waiting.done():
-                waiting.set_exception(error)
-        self._confirmations.clear()
 
 
 class _Detached:

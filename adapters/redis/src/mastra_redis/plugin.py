@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mastra_core.plugins import StorageSpec, hookimpl
-from mastra_redis.capabilities import STORAGE_CAPABILITIES
+from mastra_core.plugins import LeaseSpec, StorageSpec, hookimpl
+from mastra_redis.capabilities import (
+    LEASE_CAPABILITIES,
+    STORAGE_CAPABILITIES,
+)
 
 __all__ = (
     "MASTRA_PLUGIN_API",
+    "mastra_lease_adapters",
     "mastra_storage_adapters",
 )
 
@@ -28,4 +32,18 @@ def mastra_storage_adapters() -> Iterable[StorageSpec]:
         capabilities=STORAGE_CAPABILITIES,
         extra="redis",
         summary="Everything in plain Redis, shared with Node.",
+    )
+
+
+@hookimpl
+def mastra_lease_adapters() -> Iterable[LeaseSpec]:
+    """Leases in Redis keys."""
+    yield LeaseSpec(
+        name="redis",
+        schemes=_SCHEMES,
+        factory="mastra_redis.lease:RedisLease",
+        settings="mastra_redis.settings:RedisLeaseSettings",
+        capabilities=LEASE_CAPABILITIES,
+        extra="redis",
+        summary="Leases in Redis, by the server's clock, shared with Node.",
     )

@@ -1,0 +1,502 @@
+"""Leases in Redis (pubsub_and_lease.md 6.4, 9.3): keys of the TypeScript system, with fences.
+
+Everything is decided by scripts, by the server's clock. What a TypeScript peer does to a key is
+seen by the next script: it knows who owned the key when we last touched it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+from mastra_core.base import jsonjs
+from mastra_core.contracts.lease import (
+    MAX_TTL_MS,
+    MIN_TTL_MS,
+    LeaseCapabilities,
+    LeaseEvent,
+    LeaseGrant,
+    LeaseRecord,
+)
+from mastra_core.errors import MastraError, PubSubClosedError
+from mastra_core.plugins.context import AdapterContext
+from mastra_redis.capabilities import LEASE_CAPABILITIES
+from mastra_redis.errors import lease_errors
+from mastra_redis.keys import fence_key, raw, text
+from mastra_redis.link import Argument
+from mastra_redis.pool import Server, open_server, place_of_url
+from mastra_redis.scripts import script_named
+from mastra_redis.settings import RedisLeaseSettings
+
+__all__ = ("RedisLease",)
+
+logger = logging.getLogger(__name__)
+
+#: Fences outlive their leases by this (L4).
+_FENCE_KEPT_MS: Final = 7 * 24 * 3_600_000
+#: How long after its time an expiry is reported (L7).
+_EXPIRY_GRACE_S: Final = 0.02
+#: From so many on, those that expired without release are forgotten, the oldest first.
+_MAX_HELD: Final = 10_000
+#: Events of one key that wait for a slow reader.
+_MAX_EVENTS: Final = 1_000
+_CLOSE_S: Final = 5.0
+#: How long a grant waits for replicas at most.
+_REPLICAS_MS: Final = 1_000
+
+
+class RedisLease:
+    """
+    A lease provider; implements ``contracts.lease.LeaseProvider``. Opens with the first call.
+
+    Example::
+
+        async with RedisLease("redis://localhost:6379/0") as lease:
+            grant = await lease.acquire_lease("thread", "run-1", 15_000)
+
+    Args:
+        settings: URL and options, or just the URL.
+        context: Clock, ids, and what storage, pubsub and lease of one URL share.
+        options: Settings by name, for those who give just the URL.
+    """
+
+    def __init__(
+        self,
+        settings: RedisLeaseSettings | str,
+        context: AdapterContext | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(settings, str):
+            settings = RedisLeaseSettings(url=settings, **options)
+        context = context or AdapterContext()
+        _ = settings.driver_url  # refuses a URL that is none of ours
+        self.lease_capabilities: LeaseCapabilities = LEASE_CAPABILITIES
+        self.settings: RedisLeaseSettings = settings
+        self._context = context
+        self._clock = context.clock
+        self._where = place_of_url(settings.url)
+        namespace = f"{context.namespace}:" if context.namespace else ""
+        self._prefix = raw(namespace + settings.key_prefix)
+        self._channel = self._prefix + b":lease-events"
+        #: Tells this incarnation from others that use the same owner (L3).
+        self._holder = context.ids.new("holder")
+        self._server: Server | None = None
+        self._opened: AsyncExitStack | None = None
+        self._opening: asyncio.Lock | None = None
+        self._is_closed = False
+        self._closed = asyncio.Event()
+        #: What was acquired here and not let go: key to (owner, holder, fence).
+        self._held: dict[str, tuple[str, str, int | None]] = {}
+        self._watchers: set[_Watcher] = set()
+
+    # -- the contract --------------------------------------------------------------------------
+
+    async def acquire_lease(
+        self, key: str, owner: str, ttl_ms: int, *, holder: str | None = None
+    ) -> LeaseGrant:
+        """Take the key if it is free, expired or already ours."""
+        _check_ttl(ttl_ms)
+        own_holder = holder or self._holder
+        answer = await self._run(
+            "acquire_lease",
+            "lease_acquire",
+            key,
+            ["acquire", *self._common(key)],
+            [raw(owner), raw(own_holder), ttl_ms, self.settings.lock_delay_ms],
+        )
+        grant = _grant(answer)
+        if grant.acquired and not await self._is_replicated(ttl_ms):
+            await self._change("release", key, owner, holder=own_holder)
+            return LeaseGrant(acquired=False, owner=None)
+        if grant.acquired:
+            self._hold(key, owner, own_holder, grant.fence)
+        return grant
+
+    async def renew_lease(
+        self,
+        key: str,
+        owner: str,
+        ttl_ms: int,
+        *,
+        fence: int | None = None,
+        holder: str | None = None,
+    ) -> bool:
+        """Set the remaining time if it is live and ours; never revives."""
+        _check_ttl(ttl_ms)
+        answer = await self._change("renew", key, owner, holder=holder, fence=fence, ttl_ms=ttl_ms)
+        return bool(answer[0])
+
+    async def release_lease(
+        self, key: str, owner: str, *, fence: int | None = None, holder: str | None = None
+    ) -> bool:
+        """Let the key go; False, and nothing changes, if ``owner`` doesn't hold it."""
+        answer = await self._change("release", key, owner, holder=holder, fence=fence)
+        if answer[0]:
+            self._forget(key, owner)
+        return bool(answer[0])
+
+    async def transfer_lease(
+        self,
+        key: str,
+        from_owner: str,
+        to_owner: str,
+        ttl_ms: int,
+        *,
+        fence: int | None = None,
+        holder: str | None = None,
+        to_holder: str | None = None,
+    ) -> LeaseGrant:
+        """Hand the key on in one step, without an instant in which it is free."""
+        _check_ttl(ttl_ms)
+        answer = await self._change(
+            "transfer",
+            key,
+            from_owner,
+            holder=holder,
+            fence=fence,
+            ttl_ms=ttl_ms,
+            heir=(to_owner, to_holder or ""),
+        )
+        grant = _grant(answer)
+        if grant.acquired:
+            if to_owner != from_owner:
+                self._forget(key, from_owner)
+            if to_holder == self._holder:
+                self._hold(key, to_owner, self._holder, grant.fence)
+        return grant
+
+    async def get_lease_owner(self, key: str) -> str | None:
+        """The live owner; None if there is none."""
+        record = await self.get_lease(key)
+        return record.owner if record else None
+
+    async def get_lease(self, key: str) -> LeaseRecord | None:
+        """The live lease; None if there is none."""
+        await self._ready()
+        return _record(await self._run("get_lease", "lease_get", key, (), (), repeatable=True))
+
+    async def check_lease(self, key: str, owner: str, fence: int) -> bool:
+        """Is this term still the current one, by the server's judgement?"""
+        answer = await self._change("check", key, owner, holder="", fence=fence)
+        return bool(answer[0])
+
+    def watch_lease(self, key: str) -> AsyncIterator[LeaseEvent]:
+        """Follow a key; stale by at most ``watch_poll_ms``."""
+        if self._is_closed:
+            raise PubSubClosedError
+        watcher = _Watcher(key)
+        if self._server is not None:
+            # Followed from now on, not only from the first read.
+            self._follow_from_now(watcher, self._server)
+        return self._follow(watcher)
+
+    async def aclose(self) -> None:
+        """Release what this instance still holds and close; idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._closed.set()
+        if self._server is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._release_all()
+            self._server.link.stop_listening(self._channel, self._heard)
+        self._held.clear()
+        self._server = None
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._ready()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def open_resources(self) -> dict[str, int]:
+        """What is open right now, by kind."""
+        if self._server is None:
+            return {"connections": 0, "waiting_calls": 0}
+        return self._server.held()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _ready(self) -> Server:
+        if self._is_closed:
+            raise PubSubClosedError("The lease provider is closed.")
+        if self._server is not None:
+            return self._server
+        self._opening = self._opening or asyncio.Lock()
+        async with self._opening:
+            if self._server is None:
+                async with AsyncExitStack() as stack:
+                    share = self._context.share(
+                        self.settings.connection_key(), lambda: open_server(self.settings)
+                    )
+                    with lease_errors("open", self._where):
+                        self._server = await stack.enter_async_context(share)
+                    self._opened = stack.pop_all()
+        return self._server
+
+    def _common(self, key: str) -> list[Argument]:
+        return [self._channel, jsonjs.encode_bytes(key), _FENCE_KEPT_MS]
+
+    def _keys(self, key: str) -> list[bytes]:
+        lease = self._prefix + b":lease:" + raw(key)
+        return [lease, fence_key(lease)]
+
+    async def _run(
+        self,
+        operation: str,
+        script: str,
+        key: str,
+        common: list[Argument] | tuple[()],
+        args: list[Argument] | tuple[()],
+        *,
+        repeatable: bool = False,
+    ) -> Any:
+        server = await self._ready()
+        with lease_errors(operation, self._where):
+            return await server.scripts.run(
+                script, self._keys(key), [*common, *args], repeatable=repeatable
+            )
+
+    async def _change(
+        self,
+        operation: str,
+        key: str,
+        owner: str,
+        *,
+        holder: str | None = None,
+        fence: int | None = None,
+        ttl_ms: int = 0,
+        heir: tuple[str, str] = ("", ""),
+    ) -> Any:
+        own = self._holder_of(key, owner) if holder is None else holder
+        return await self._run(
+            f"{operation}_lease",
+            "lease_change",
+            key,
+            [operation, *self._common(key)],
+            [
+                *(raw(owner), raw(own), "" if fence is None else fence, ttl_ms),
+                *(raw(heir[0]), raw(heir[1])),
+            ],
+        )
+
+    def _holder_of(self, key: str, owner: str) -> str:
+        """The incarnation that acquired here; nobody's, if a peer handed the key to the owner."""
+        held = self._held.get(key)
+        return held[1] if held is not None and held[0] == owner else ""
+
+    async def _is_replicated(self, ttl_ms: int) -> bool:
+        wanted = self.settings.wait_replicas
+        if not wanted or self._server is None:
+            return True
+        with lease_errors("acquire_lease", self._where):
+            wait_ms = max(1, min(_REPLICAS_MS, ttl_ms // 3))
+            confirmed = await self._server.link.call("WAIT", wanted, wait_ms)
+        return int(confirmed) >= wanted
+
+    def _hold(self, key: str, owner: str, holder: str, fence: int | None) -> None:
+        self._held.pop(key, None)
+        self._held[key] = (owner, holder, fence)
+        if len(self._held) > _MAX_HELD:
+            del self._held[next(iter(self._held))]
+
+    def _forget(self, key: str, owner: str) -> None:
+        held = self._held.get(key)
+        if held is not None and held[0] == owner:
+            del self._held[key]
+
+    async def _release_all(self) -> None:
+        server = self._server
+        if server is None:
+            return
+        script = script_named("lease_change")
+        replies = [
+            server.link.send(
+                (
+                    *("EVALSHA", script.sha, 2, *self._keys(key)),
+                    *("release", *self._common(key), raw(owner), raw(holder)),
+                    *("" if fence is None else fence, 0, "", ""),
+                )
+            )
+            for key, (owner, holder, fence) in self._held.items()
+        ]
+        failed = [
+            result
+            for result in await asyncio.gather(*replies, return_exceptions=True)
+            if isinstance(result, Exception)
+        ]
+        if failed:
+            logger.warning(
+                "leases not released, they expire by themselves",
+                extra={"leases": len(failed)},
+                exc_info=failed[0],
+            )
+
+    # -- watching ------------------------------------------------------------------------------
+
+    def _follow_from_now(self, watcher: _Watcher, server: Server) -> None:
+        if not self._watchers:
+            server.link.listen(self._channel, self._heard)
+        self._watchers.add(watcher)
+        script = script_named("lease_get")
+        watcher.first = server.link.send(
+            ("EVALSHA", script.sha, 2, *self._keys(watcher.key)), repeatable=True
+        )
+
+    def _heard(self, message: bytes) -> None:
+        """A notice of the server; anything else on the channel is passed over."""
+        try:
+            told = jsonjs.decode(message)
+            event = LeaseEvent(
+                kind=told["event"], key=told["key"], owner=told["owner"], fence=told["fence"]
+            )
+        except (MastraError, KeyError, TypeError):
+            return
+        for watcher in tuple(self._watchers):
+            if watcher.key == event.key:
+                watcher.tell(event)
+
+    async def _follow(self, watcher: _Watcher) -> AsyncIterator[LeaseEvent]:
+        server = await self._ready()
+        if watcher not in self._watchers:
+            self._follow_from_now(watcher, server)
+        try:
+            known = await self._first_look(watcher)
+            reported = 0  # the fence of the term whose expiry was told already
+            while True:
+                if watcher.events:
+                    event = watcher.events.popleft()
+                    if event.kind != "expired" or event.fence != reported:
+                        yield event
+                    known = await self._look(watcher.key) if not watcher.events else known
+                    continue
+                await self._wait(watcher, known)
+                if watcher.events:
+                    continue
+                current = await self._look(watcher.key)
+                if watcher.events:
+                    continue
+                missed = _what_happened(watcher.key, known, current)
+                if missed is not None:
+                    if missed.kind == "expired":
+                        reported = missed.fence or 0
+                    yield missed
+                known = current
+        finally:
+            self._watchers.discard(watcher)
+            if not self._watchers and self._server is not None:
+                self._server.link.stop_listening(self._channel, self._heard)
+
+    async def _first_look(self, watcher: _Watcher) -> LeaseRecord | None:
+        if watcher.first is None:
+            return await self._look(watcher.key)
+        try:
+            with lease_errors("watch_lease", self._where):
+                return _record(await watcher.first)
+        except MastraError:
+            return await self._look(watcher.key)
+
+    async def _look(self, key: str) -> LeaseRecord | None:
+        return await self.get_lease(key)
+
+    async def _wait(self, watcher: _Watcher, known: LeaseRecord | None) -> None:
+        """Until something happens, the known lease must have expired, or it is time to look."""
+        watcher.arrived.clear()
+        longest_s = self.settings.watch_poll_ms / 1000
+        if known is not None:
+            longest_s = min(longest_s, known.ttl_remaining_ms / 1000 + _EXPIRY_GRACE_S)
+        waits: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(watcher.arrived.wait()),
+            asyncio.ensure_future(self._closed.wait()),
+            asyncio.ensure_future(self._clock.sleep(longest_s)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.wait(waits)
+        if self._is_closed:
+            raise PubSubClosedError
+
+
+class _Watcher:
+    """The events of one key that somebody follows."""
+
+    __slots__ = ("arrived", "events", "first", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.events: deque[LeaseEvent] = deque(maxlen=_MAX_EVENTS)
+        self.arrived = asyncio.Event()
+        #: What the server said when the watch began.
+        self.first: asyncio.Future[Any] | None = None
+
+    def tell(self, event: LeaseEvent) -> None:
+        """Queue an event; the oldest goes if nobody reads."""
+        self.events.append(event)
+        self.arrived.set()
+
+
+def _what_happened(
+    key: str, known: LeaseRecord | None, current: LeaseRecord | None
+) -> LeaseEvent | None:
+    """What nobody told, because a TypeScript peer did it, a notice was lost, or time was up."""
+    if current is None:
+        if known is None:
+            return None
+        return LeaseEvent(kind="expired", key=key, owner=known.owner, fence=known.fence)
+    if known is None or (known.owner, known.fence) != (current.owner, current.fence):
+        return LeaseEvent(kind="acquired", key=key, owner=current.owner, fence=current.fence)
+    return None
+
+
+def _check_ttl(ttl_ms: int) -> None:
+    """
+    Refuse a time to live before anything is touched (L1).
+
+    Raises:
+        ValueError: It isn't an integer in 50 … 86 400 000.
+    """
+    if type(ttl_ms) is not int or not MIN_TTL_MS <= ttl_ms <= MAX_TTL_MS:
+        raise ValueError(f"ttl_ms is {ttl_ms!r}, not an integer in {MIN_TTL_MS} … {MAX_TTL_MS}.")
+
+
+def _grant(answer: Any) -> LeaseGrant:
+    acquired = bool(answer[0])
+    fence = int(answer[2]) if answer[2] else None
+    remaining = max(0, int(answer[3]))
+    return LeaseGrant(
+        acquired=acquired,
+        owner=text(answer[1]) if answer[1] else None,
+        fence=fence,
+        ttl_remaining_ms=remaining,
+        expires_at_server=int(answer[4]) if acquired and answer[4] else None,
+    )
+
+
+def _record(answer: Any) -> LeaseRecord | None:
+    if answer is None:
+        return None
+    owner, holder, fence, remaining = answer
+    return LeaseRecord(
+        owner=text(owner),
+        holder=text(holder) if holder else None,
+        fence=int(fence),
+        ttl_remaining_ms=max(0, int(remaining)),
+    )
