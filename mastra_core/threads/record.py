@@ -98,8 +98,12 @@ class QueuedTurn:
     agent: ThreadAgent
     run_id: str
     stream_options: Mapping[str, Any]
-    #: It could not start; it is tried again after the next run of the thread.
-    has_failed: bool = False
+    #: Turns are taken in this order, also after one could not start.
+    order: tuple[int, int]
+    #: How often it could not start.
+    failures: int = 0
+    #: It rests until its next try.
+    rests: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,6 +125,11 @@ class ThreadRecord:
     waiting_agent: ThreadAgent | None = None
     subscriptions: list[ThreadSubscription] = field(default_factory=list)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def put_back(self, turn: QueuedTurn) -> None:
+        """Queue a turn that could not start, at its old place."""
+        self.idle.append(turn)
+        self.idle = deque(sorted(self.idle, key=lambda waiting: waiting.order))
 
     @property
     def is_idle(self) -> bool:

@@ -42,6 +42,9 @@ def decide_route(
     reservation = record.reservation
     if active is None and reservation is not None and reservation.agent_id == agent_id:
         return _for_own_run(reservation.run_id, "pre_run", target, is_transient=is_transient)
+    if active is not None and active.run_id == target.run_id:
+        # Meant for this run, which is another agent's (row 4).
+        return Route(kind="blocked", run_id=active.run_id)
     if target.if_idle.behavior == "persist":
         return Route(kind="discard" if is_transient else "persist_idle")
     if target.if_idle.behavior == "discard":

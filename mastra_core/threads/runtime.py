@@ -7,6 +7,7 @@ of each other's runs.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 from collections import deque
@@ -48,6 +49,7 @@ from mastra_core.wire.signals import Signal
 __all__ = (
     "LOOK_SECONDS",
     "SUSPENDED_RUN_TTL_SECONDS",
+    "TURN_ATTEMPTS",
     "ThreadRuntime",
     "ThreadSignals",
 )
@@ -59,6 +61,14 @@ SUSPENDED_RUN_TTL_SECONDS: Final = 30 * 60.0
 
 #: How often whoever waits for a parked run looks whether it was answered elsewhere.
 LOOK_SECONDS: Final = 5.0
+
+#: How often a queued turn is tried that can't start, and the pauses between (signals.md G22).
+TURN_ATTEMPTS: Final = 10
+_RETRY_FIRST: Final = 1.0
+_RETRY_LONGEST: Final = 60.0
+#: What answers input of the run that ended comes before what waits for a run of its own.
+_FOLLOW_UP: Final = 0
+_QUEUED: Final = 1
 
 
 class ThreadSignals:
@@ -114,6 +124,9 @@ class ThreadRuntime:
         #: The run that ended last on a thread, while its follow-up is chosen.
         self._last_runs: dict[str, ActiveRun] = {}
         self.tasks = TaskSupervisor("threads")
+        #: What only waits for its time.
+        self._timers = TaskSupervisor("thread timers")
+        self._turn_numbers = itertools.count()
         #: Told the thread whenever a run of it has ended (notifications.md S18).
         self.on_idle: Callable[[str, str], None] | None = None
 
@@ -275,6 +288,7 @@ class ThreadRuntime:
                         agent=agent,
                         run_id=run_id,
                         stream_options=dict(target.if_idle.stream_options or {}),
+                        order=(_QUEUED, next(self._turn_numbers)),
                     )
                 )
                 self._look_after(record)
@@ -438,16 +452,20 @@ class ThreadRuntime:
                 agent=last.agent,
                 run_id=self._ids.new("run"),
                 stream_options=last.stream_options,
+                order=(_FOLLOW_UP, next(self._turn_numbers)),
             )
         for turn in record.idle:
-            if not turn.has_failed:
+            if not turn.rests:
                 record.idle.remove(turn)
                 return turn
         return None
 
-    def _retry_failed(self, record: ThreadRecord) -> None:
-        """Turns that could not start are tried again, in their order."""
-        record.idle = deque(replace(turn, has_failed=False) for turn in record.idle)
+    def _retry_failed(self, record: ThreadRecord, run_id: str | None = None) -> None:
+        """Turns that could not start, or this one, may be tried again, in their order."""
+        record.idle = deque(
+            replace(turn, rests=turn.rests and run_id not in (None, turn.run_id))
+            for turn in record.idle
+        )
 
     async def _run_queued(self, record: ThreadRecord, turn: QueuedTurn) -> None:
         try:
@@ -455,11 +473,29 @@ class ThreadRuntime:
                 record, turn.agent, [turn.signal], turn.run_id, turn.stream_options
             )
         except Exception as exc:
-            logger.exception("queued turn could not start", extra={"run_id": turn.run_id})
-            self._broadcast_failure(record, turn.run_id, exc)
+            failures = turn.failures + 1
+            is_over = failures >= TURN_ATTEMPTS
+            logger.exception(
+                "queued turn could not start",
+                extra={"run_id": turn.run_id, "failures": failures, "final": is_over},
+            )
+            self._broadcast_failure(record, turn.run_id, exc, is_over=is_over)
             current = self._record(record.resource_id, record.thread_id)
-            current.idle.appendleft(replace(turn, has_failed=True))
+            if is_over:
+                self._drop_if_forgettable(current)
+            else:
+                current.put_back(replace(turn, failures=failures, rests=True))
+                if not self._timers.is_closed:
+                    retry = self._retry_later(current, turn.run_id, failures)
+                    self._timers.start(retry, name=f"retry:{turn.run_id}")
             await self._store(current, turn.agent, turn.signal)
+
+    async def _retry_later(self, record: ThreadRecord, run_id: str, failures: int) -> None:
+        """Nobody may come to this thread for a long time: try again by ourselves (G22)."""
+        await self._clock.sleep(min(_RETRY_FIRST * 2 ** (failures - 1), _RETRY_LONGEST))
+        if self._records.get(record.key) is record:
+            self._retry_failed(record, run_id)
+            self._after_run(record)
 
     async def _store(self, record: ThreadRecord, agent: ThreadAgent, signal: Signal) -> None:
         """An accepted signal whose turn can't start now must not live in memory alone."""
@@ -474,9 +510,12 @@ class ThreadRuntime:
         except MastraError:
             logger.exception("waiting signal not stored", extra={"signal_id": signal.id})
 
-    def _broadcast_failure(self, record: ThreadRecord, run_id: str, error: Exception) -> None:
+    def _broadcast_failure(
+        self, record: ThreadRecord, run_id: str, error: Exception, *, is_over: bool
+    ) -> None:
         buffer = ChunkBuffer()
-        text = f"failed to start follow-up run for queued message: {error}"
+        fate = "was cancelled" if is_over else "was requeued and will deliver on the next turn"
+        text = f"failed to start follow-up run for queued message: {error}; the message {fate}"
         buffer.append({"type": "error", "runId": run_id, "payload": {"error": text}})
         buffer.close()
         for subscription in record.subscriptions:
@@ -531,6 +570,8 @@ class ThreadRuntime:
         active = record.active
         if active is None or active.lifecycle != "suspended" or record.key in self._looking:
             return
+        if self.tasks.is_closed:
+            return
         self._looking.add(record.key)
 
         async def look() -> None:
@@ -543,12 +584,12 @@ class ThreadRuntime:
 
     def _look_after(self, record: ThreadRecord) -> None:
         """Look now, and again and again as long as something waits behind a parked run."""
-        if not record.waits_for_parked or self.tasks.is_closed:
+        if not record.waits_for_parked or self._timers.is_closed:
             return
         self._look_at(record)
         if not self._is_watching:
             self._is_watching = True
-            self.tasks.start(self._watch_parked(), name="parked-runs")
+            self._timers.start(self._watch_parked(), name="parked-runs")
 
     async def _watch_parked(self) -> None:
         try:
@@ -811,6 +852,7 @@ class ThreadRuntime:
 
     async def close(self, *, grace: float = 0.0) -> None:
         """Stop all turns that this runtime started and end all subscriptions."""
+        await self._timers.close()
         await self.tasks.close(grace=grace)
         for record in list(self._records.values()):
             for subscription in list(record.subscriptions):

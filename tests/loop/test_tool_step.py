@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from mastra_core import Agent, FunctionTool, ToolContext
+from mastra_conformance import case
+from mastra_core import Agent, FunctionTool, Mastra, ToolContext
+from mastra_core.errors import StorageConnectionError
+from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
 
 pytestmark = pytest.mark.anyio
@@ -141,3 +145,33 @@ async def test_calls_without_an_id_get_one(make_agent: MakeAgent) -> None:
 
     assert 2 == len(set(ran))
     assert all(ran)
+
+
+@case("streaming", 37)
+async def test_a_store_that_fails_keeps_no_chunk_back() -> None:
+    """What a tool streams is seen by its readers, also while nothing can be stored."""
+    is_down = False
+
+    def fault(point: str) -> None:
+        if is_down:
+            raise StorageConnectionError(f"down at {point}")
+
+    async def report(args: Any, context: ToolContext) -> str:
+        nonlocal is_down
+        is_down = True
+        await context.writer.custom({"type": "data-progress", "data": {"percent": 50}})
+        is_down = False
+        return "ok"
+
+    model = ScriptedModel([[tool_call("x", {})], [text("done")]])
+    agent = Agent(id="a", model=model, tools=[FunctionTool(id="x", execute=report)])
+    store = faulty_storage(InMemoryStorage(), fault)
+    async with Mastra(
+        storage=store, agents=[agent], own=True, notifications={"enabled": False}
+    ) as mastra:
+        output = await agent.stream("go", **T)
+        chunks = [chunk async for chunk in output.full_stream]
+        rows = (await mastra.storage.memory.list_messages("t")).messages
+
+    assert {"type": "data-progress", "data": {"percent": 50}} in chunks
+    assert "data-progress" in [part["type"] for part in rows[-1].content["parts"]]

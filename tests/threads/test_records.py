@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.contracts.signal_sink import Accepted
 from mastra_core.errors import ConfigError, StorageConnectionError
@@ -17,9 +18,10 @@ from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.threads.accepted import AcceptedSignals
-from mastra_core.threads.runtime import LOOK_SECONDS
+from mastra_core.threads.runtime import LOOK_SECONDS, TURN_ATTEMPTS
 from mastra_core.wire.messages import Message
 
+QUIET = {"enabled": False}
 T = {"thread_id": "t", "resource_id": "r"}
 
 pytestmark = pytest.mark.anyio
@@ -348,9 +350,97 @@ async def test_two_processes_that_answer_each_others_runs_do_not_wait_for_each_o
         answering = asyncio.gather(
             b1.decline_tool_call(of_b.run_id), a2.decline_tool_call(of_a.run_id)
         )
-        await clock.advance(2 * LOOK_SECONDS)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
+            while not answering.done():
+                await clock.advance(1)
             answers = await answering
             reasons = [await answer.finish_reason for answer in answers]
 
         assert {"stop", "suspended"} >= set(reasons)
+
+
+@case("signals", 64)
+async def test_a_turn_that_could_not_start_is_tried_again_by_itself() -> None:
+    """Later and later, in the old order, and each signal has one effect."""
+    clock = FakeClock()
+    is_down = True
+    tries: list[float] = []
+
+    def fault(operation: str) -> None:
+        if operation == "memory.list_messages:before" and is_down and armed:
+            tries.append(clock.monotonic())
+            raise StorageConnectionError("Can't be read now.")
+
+    armed = False
+    gates = Gates()
+    waiting = [{"type": "gate", "name": "go"}, text("done")]
+    holder = Agent(id="a", model=ScriptedModel([waiting], gates=gates))
+    model = ScriptedModel([[text("one")], [text("two")]])
+    late = Agent(id="b", model=model)
+    store = faulty_storage(InMemoryStorage(), fault)
+    async with Mastra(
+        storage=store, agents=[holder, late], clock=clock, own=True, notifications=QUIET
+    ) as mastra:
+        first = await holder.stream("x", **T)
+        for name in ("m1", "m2"):
+            await late.send_signal({**_message(name), "contents": name}, **T).accepted
+        armed = True
+        gates.open("go")
+        await first.wait()
+        await clock.advance(6)
+        is_down = False
+        await clock.advance(60)
+        await settle(mastra)
+        rows = (await mastra.storage.memory.list_messages("t")).messages
+
+    # Both are tried after 0, 1 and 3 seconds, and then after 7.
+    assert [0, 0, 1, 1, 3, 3] == [round(at) for at in tries]
+    order = [row.id if row.role == "signal" else text_of(row) for row in rows[1:]]
+    assert ["done", "one", "two"] == [words for words in order if words not in {"m1", "m2"}]
+    assert ["m1", "m2"] == [name for name in order if name in {"m1", "m2"}]
+    asked = [str(request.prompt[-1]) for request in model.requests]
+    assert ["m1" in asked[0], "m2" in asked[1]] == [True, True]
+
+
+async def test_a_turn_that_can_never_start_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """After ten attempts, and readers of the thread are told."""
+    clock = FakeClock()
+    armed = False
+
+    def fault(operation: str) -> None:
+        if operation == "memory.list_messages:before" and armed:
+            raise StorageConnectionError("Can't be read now.")
+
+    gates = Gates()
+    waiting = [{"type": "gate", "name": "go"}, text("done")]
+    holder = Agent(id="a", model=ScriptedModel([waiting], gates=gates))
+    late = Agent(id="b", model=ScriptedModel([]))
+    store = faulty_storage(InMemoryStorage(), fault)
+    async with Mastra(
+        storage=store, agents=[holder, late], clock=clock, own=True, notifications=QUIET
+    ) as mastra:
+        subscription = holder.subscribe_to_thread(**T)
+        first = await holder.stream("x", **T)
+        await late.send_signal(_message("m1"), **T).accepted
+        armed = True
+        gates.open("go")
+        await first.wait()
+        await clock.advance(3600)
+        await settle(mastra)
+        armed = False
+        told = []
+        async for chunk in subscription.stream:
+            if chunk["type"] == "error":
+                told.append(chunk["payload"]["error"])
+            if len(told) == TURN_ATTEMPTS:
+                break
+        subscription.unsubscribe()
+        kept = list(mastra.threads._records)  # what is kept
+        rows = (await mastra.storage.memory.list_messages("t")).messages
+
+    failures = [r for r in caplog.records if r.getMessage() == "queued turn could not start"]
+    assert TURN_ATTEMPTS == len(failures)
+    assert told[0].endswith("the message was requeued and will deliver on the next turn")
+    assert told[-1].endswith("the message was cancelled")
+    assert [] == kept
+    assert "m1" in {row.id for row in rows}

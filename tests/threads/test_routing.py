@@ -11,6 +11,8 @@ import pytest
 from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.errors import ModelNotFoundError, SignalError, SignalPersistUnavailableError
+from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 
 pytestmark = pytest.mark.anyio
@@ -548,3 +550,126 @@ async def test_a_signal_with_an_id_is_delivered_once(scene: Scene) -> None:
     assert "deliver" == third.action
     assert ["signal-1"] == [row.id for row in await scene.rows() if row.role == "signal"]
     assert len(scene.models["a"].requests) == 1
+
+
+@case("signals", 43)
+async def test_input_for_another_agents_run_is_blocked(scene: Scene) -> None:
+    """Whoever names a run means it, and that one answers to somebody else."""
+    holder = scene.agent(waiting("g"), agent_id="a")
+    other = scene.agent([text("never")], agent_id="b")
+    output = await holder.stream("go", **T)
+    async with asyncio.timeout(5):
+        await scene.gates.reached("g")
+
+    accepted = await other.send_message("hello", run_id=output.run_id).accepted
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert ("blocked", output.run_id) == (accepted.action, accepted.run_id)
+    assert "thread-blocked" == accepted.reason
+    assert [] == scene.models["b"].requests
+    assert "hello" not in str([row.content for row in await scene.rows()])
+
+
+@case("signals", 63)
+async def test_what_is_left_over_is_answered_by_one_run_in_order(scene: Scene) -> None:
+    """Three signals that the run did not take open one follow-up run together."""
+    agent = scene.agent(waiting("g"), [text("all three")])
+    await agent.send_message("go", **T).accepted
+    async with asyncio.timeout(5):
+        await scene.gates.reached("g")
+    for words in ("first", "second", "third"):
+        await agent.send_message(words, **T).accepted
+
+    agent.abort_thread_stream(**T)
+    await scene.idle()
+
+    assert 2 == len(scene.models["a"].requests)
+    shown = scene.prompt(1)
+    places = [shown.index(words) for words in ("first", "second", "third")]
+    assert sorted(places) == places
+    answers = [row for row in await scene.rows() if row.role == "assistant"]
+    assert ["all three"] == [row.content["parts"][0]["text"] for row in answers[1:]]
+
+
+@case("signals", 70)
+async def test_an_abort_while_a_wake_is_prepared_keeps_the_model_unasked() -> None:
+    """The run is reserved and reads its thread; it ends before the request."""
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hook(point: str) -> None:
+        if point == "memory.list_messages:before":
+            reading.set()
+            await go_on.wait()
+
+    model = ScriptedModel([[text("never")], [text("later")]])
+    agent = Agent(id="a", model=model)
+    store = faulty_storage(InMemoryStorage(), hook)
+    async with Mastra(storage=store, agents=[agent], own=True) as mastra:
+        sent = agent.send_message("go", **T)
+        async with asyncio.timeout(5):
+            await reading.wait()
+
+        was_aborted = agent.abort_thread_stream(**T)
+        go_on.set()
+        output = (await sent.accepted).output
+        reason = await output.finish_reason
+        await mastra.runs.join()
+
+        assert (True, "aborted") == (was_aborted, reason)
+        assert [] == model.requests
+        assert agent.get_active_thread_run_id(**T) is None
+
+
+@case("signals", 99)
+async def test_the_active_run_is_known_from_its_reservation_to_its_end(scene: Scene) -> None:
+    """None, its id while it is set up, runs and waits, None."""
+
+    async def act(args: Any, context: Any) -> str:
+        return "acted"
+
+    tool = FunctionTool(id="act", execute=act, require_approval=True)
+    agent = scene.agent([tool_call("act", {})], [text("done")], tools=[tool])
+    seen = [agent.get_active_thread_run_id(**T)]
+
+    sent = agent.send_message("go", **T)
+    seen.append(agent.get_active_thread_run_id(**T))
+    accepted = await sent.accepted
+    seen.append(agent.get_active_thread_run_id(**T))
+    await scene.idle()
+    seen.append(agent.get_active_thread_run_id(**T))
+    assert accepted.run_id is not None
+    await (await agent.approve_tool_call(accepted.run_id)).wait()
+    await scene.idle()
+    seen.append(agent.get_active_thread_run_id(**T))
+
+    assert [None, *[accepted.run_id] * 3, None] == seen
+
+
+@case("signals", 97)
+async def test_readers_of_a_thread_get_no_bodies_and_no_transcripts(scene: Scene) -> None:
+    """Request bodies, step lists and messages stay with the caller of the run."""
+    agent = scene.agent([tool_call("nothing", {})], [text("done")])
+    subscription = agent.subscribe_to_thread(**T)
+    output = await agent.stream("go", **T)
+    await output.wait()
+
+    seen = []
+    async for chunk in subscription.stream:
+        seen.append(chunk)
+        if chunk["type"] == "finish":
+            break
+
+    assert {"step-start", "step-finish", "finish"} <= {chunk["type"] for chunk in seen}
+    assert {output.run_id} == {chunk["runId"] for chunk in seen}
+    hidden = {"request", "inputMessages", "messages", "steps", "uiMessages", "dbMessages"}
+    assert not hidden & set(names_in([chunk.get("payload") for chunk in seen]))
+
+
+def names_in(value: Any) -> list[str]:
+    """The names of all members, however deep."""
+    if isinstance(value, dict):
+        return [*value, *(name for member in value.values() for name in names_in(member))]
+    if isinstance(value, list):
+        return [name for item in value for name in names_in(item)]
+    return []

@@ -832,6 +832,27 @@ class RivalAnswersSuite(Suite):
         ]
         assert [] == left
 
+    @case("streaming", 19)
+    @several_processes()
+    async def test_a_run_is_approved_in_another_process(
+        self, store: Storage, clock: ShiftedClock, ids: Ids, processes: Processes
+    ) -> None:
+        """The tool runs there, once; the run finishes there, and no row is left."""
+        shop = workshop()
+        async with application(store, shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+        worker = "mastra_conformance.suites.runtime.workers:approve"
+
+        async with processes.start(worker, run_id=output.run_id) as other:
+            await other.reached("ready")
+            await other.go()
+            result = await other.result()
+        left = await rows_of(store, output.run_id)
+
+        assert {"won": True, "reason": "stop", "executed": 1} == result
+        assert [] == shop.executed
+        assert [] == left
+
     @case("snapshots", 72)
     async def test_approval_and_refusal_at_once_obey_one(
         self, store: Storage, clock: ShiftedClock, ids: Ids
