@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 
 from mastra_core.contracts.storage.health import PoolState
+from mastra_core.plugins.context import AdapterContext
 from mastra_postgres.channel import COMMIT, Channel, Command, Results, Segment
 from mastra_postgres.errors import LostError, is_lost_statement, is_rolled_back, storage_error
 from mastra_postgres.pool import Pool
-from mastra_postgres.settings import PostgresSettings
+from mastra_postgres.settings import PostgresConnection
 from mastra_postgres.values import Reader, parameters
 from mastra_sql.executor import Executed, Observer, Program, ProgramFactory, Rows, Step
 from mastra_sql.statement import Statement
 
-__all__ = ("PostgresClient", "open_client")
+__all__ = ("PostgresClient", "open_client", "share_client")
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class PostgresClient:
     go with BEGIN, its writes with COMMIT.
     """
 
-    def __init__(self, settings: PostgresSettings) -> None:
+    def __init__(self, settings: PostgresConnection) -> None:
         self.where: str = settings.where
         self.pool: Pool = Pool(settings)
         self._loop = asyncio.get_running_loop()
@@ -258,7 +259,7 @@ class PostgresClient:
 
 
 @asynccontextmanager
-async def open_client(settings: PostgresSettings) -> AsyncIterator[PostgresClient]:
+async def open_client(settings: PostgresConnection) -> AsyncIterator[PostgresClient]:
     """The client of a database, open."""
     client = PostgresClient(settings)
     try:
@@ -283,3 +284,11 @@ def _text_of(statement: Statement) -> _Text:
     reading = _LOCK_CLAUSE.sub("", sql).encode()
     is_single = statement.writes and not statement.parameters
     return _Text(sql.encode(), reading, json_at, is_single)
+
+
+def share_client(
+    context: AdapterContext, settings: PostgresConnection
+) -> AbstractAsyncContextManager[PostgresClient]:
+    """The client that all users of a database in this context have in common."""
+    connection = settings.connection
+    return context.share(("postgres.client", connection), lambda: open_client(connection))

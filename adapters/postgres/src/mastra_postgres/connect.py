@@ -8,7 +8,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from mastra_core.errors import InvalidUrlError, StorageSchemaError
-from mastra_postgres.settings import PostgresSettings
+from mastra_postgres.settings import PostgresConnection
 
 __all__ = ("MINIMUM_SERVER", "connect")
 
@@ -16,7 +16,7 @@ MINIMUM_SERVER: Final = 15
 """The oldest major version that this package is tested with."""
 
 
-async def connect(settings: PostgresSettings) -> psycopg.AsyncConnection[Any]:
+async def connect(settings: PostgresConnection) -> psycopg.AsyncConnection[Any]:
     """
     An open connection in autocommit mode.
 
@@ -40,7 +40,7 @@ async def connect(settings: PostgresSettings) -> psycopg.AsyncConnection[Any]:
     return connection
 
 
-def _parameters(settings: PostgresSettings) -> dict[str, Any]:
+def _parameters(settings: PostgresConnection) -> dict[str, Any]:
     try:
         given = conninfo_to_dict(settings.conninfo)
     except psycopg.ProgrammingError as exc:

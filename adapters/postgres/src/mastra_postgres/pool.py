@@ -19,7 +19,7 @@ from mastra_core.contracts.storage.health import PoolState
 from mastra_postgres.channel import Channel, Ending, Segment
 from mastra_postgres.connect import connect
 from mastra_postgres.errors import ClosedError, ExhaustedError
-from mastra_postgres.settings import PostgresSettings
+from mastra_postgres.settings import PostgresConnection
 
 __all__ = ("Pool",)
 
@@ -38,7 +38,7 @@ _PAUSE: Final = 1.0
 class Pool:
     """Opens connections, lends them, and shares them."""
 
-    def __init__(self, settings: PostgresSettings) -> None:
+    def __init__(self, settings: PostgresConnection) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         #: Nobody's; shared ones; those of one caller; and of these, who comes back soon.

@@ -11,21 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from mastra_core.base.redact import redact_url
 from mastra_core.errors import InvalidUrlError
 
-__all__ = ("PostgresSettings",)
+__all__ = (
+    "PostgresConnection",
+    "PostgresSettings",
+)
 
 _SCHEMES: Final = frozenset({"postgresql", "postgres", "postgresql+psycopg", "postgres+psycopg"})
 
 
-class PostgresSettings(BaseModel):
-    """
-    Options of ``PostgresStorage``; query parameters ``mastra_*`` of the URL set them, too.
-
-    What else stands in the URL goes to libpq as it is: ``sslmode``, ``options``, ...
-
-    Example::
-
-        PostgresSettings(url="postgresql://app@db/app?mastra_schema=agents", pool_size=8)
-    """
+class PostgresConnection(BaseModel):
+    """How a database is reached; users of one database with equal values share a pool."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,10 +32,6 @@ class PostgresSettings(BaseModel):
     password: SecretStr | None = None
     #: Schema of all tables, as ``schemaName`` of the TypeScript store.
     schema_name: str = Field(default="public", alias="schema", pattern=r"^[A-Za-z_][A-Za-z0-9_$]*$")
-    #: Put in front of every table name; with one, peers of the other language see nothing.
-    prefix: str = Field(default="", pattern=r"^[A-Za-z_]?[A-Za-z0-9_]*$")
-    #: Never create or change anything; refuse to open what has to be migrated first.
-    disable_init: bool = False
     #: How many connections at most; concurrent calls share them.
     pool_size: int = Field(default=4, ge=1, le=200)
     #: How many of them may be shared by single statements at once.
@@ -54,12 +45,6 @@ class PostgresSettings(BaseModel):
     #: Prepare each shape of a statement once per connection. ``auto`` stops doing so when a
     #: pooler in between loses them; ``off`` is for old poolers in transaction mode.
     prepared_statements: Literal["auto", "on", "off"] = "auto"
-    #: Zone of the naive time columns; the ``TZ`` of all Node processes on the database.
-    naive_timezone: str = "UTC"
-    #: How new snapshots are compressed, if this package may change tables.
-    snapshot_compression: Literal["auto", "lz4", "pglz", "unchanged"] = "auto"
-    #: Larger snapshots are refused (snapshots.md G12).
-    max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
 
     @model_validator(mode="before")
     @classmethod
@@ -77,15 +62,6 @@ class PostgresSettings(BaseModel):
             raise InvalidUrlError(url=redact_url(url), reason="it is no PostgreSQL address")
         return url
 
-    @field_validator("naive_timezone")
-    @classmethod
-    def _check_timezone(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (OSError, ValueError) as exc:
-            raise ValueError(f"{name!r} is no time zone, e.g. 'UTC' or 'Europe/Berlin'") from exc
-        return name
-
     @property
     def conninfo(self) -> str:
         """The URL as libpq understands it."""
@@ -96,6 +72,44 @@ class PostgresSettings(BaseModel):
     def where(self) -> str:
         """The database without secrets, for messages."""
         return redact_url(self.conninfo.partition("?")[0])
+
+    @property
+    def connection(self) -> PostgresConnection:
+        """Only what decides about the pool."""
+        values = {name: getattr(self, name) for name in PostgresConnection.model_fields}
+        return PostgresConnection(**{"schema": values.pop("schema_name"), **values})
+
+
+class PostgresSettings(PostgresConnection):
+    """
+    Options of ``PostgresStorage``; query parameters ``mastra_*`` of the URL set them, too.
+
+    What else stands in the URL goes to libpq as it is: ``sslmode``, ``options``, ...
+
+    Example::
+
+        PostgresSettings(url="postgresql://app@db/app?mastra_schema=agents", pool_size=8)
+    """
+
+    #: Put in front of every table name; with one, peers of the other language see nothing.
+    prefix: str = Field(default="", pattern=r"^[A-Za-z_]?[A-Za-z0-9_]*$")
+    #: Never create or change anything; refuse to open what has to be migrated first.
+    disable_init: bool = False
+    #: Zone of the naive time columns; the ``TZ`` of all Node processes on the database.
+    naive_timezone: str = "UTC"
+    #: How new snapshots are compressed, if this package may change tables.
+    snapshot_compression: Literal["auto", "lz4", "pglz", "unchanged"] = "auto"
+    #: Larger snapshots are refused (snapshots.md G12).
+    max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+
+    @field_validator("naive_timezone")
+    @classmethod
+    def _check_timezone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (OSError, ValueError) as exc:
+            raise ValueError(f"{name!r} is no time zone, e.g. 'UTC' or 'Europe/Berlin'") from exc
+        return name
 
 
 def _split_options(url: str) -> tuple[str, dict[str, str]]:

@@ -13,7 +13,7 @@ from mastra_core.contracts.storage.health import StoreHealth
 from mastra_core.errors import StorageConnectionError, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_postgres.capabilities import STORAGE_CAPABILITIES
-from mastra_postgres.client import PostgresClient, open_client
+from mastra_postgres.client import PostgresClient, open_client, share_client
 from mastra_postgres.dialect import PostgresDialect
 from mastra_postgres.errors import error_id
 from mastra_postgres.health import look_at
@@ -160,9 +160,7 @@ class PostgresStorage:
             return
         async with AsyncExitStack() as stack:
             self._door.client = await stack.enter_async_context(
-                self._context.share(
-                    ("postgres.client", self.settings), lambda: open_client(self.settings)
-                )
+                share_client(self._context, self.settings)
             )
             try:
                 await self._migrate()
