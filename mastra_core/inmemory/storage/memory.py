@@ -7,6 +7,7 @@ from datetime import datetime
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.base.pace import Pace
 from mastra_core.contracts.storage.pruning import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.inmemory.storage.domain import Domain
 from mastra_core.inmemory.storage.memory_messages import MessageStore
@@ -26,6 +27,7 @@ class InMemoryMemory(ThreadStore, MessageStore, ResourceStore, Domain[MemoryTabl
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self.attach(None)
         self._clock = clock
+        self._pace = Pace()
         self._ids = ids
 
     async def prune(

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.pace import Pace, in_turns
 from mastra_core.contracts.storage.memory import DateRange, IncludeMessage, MessagePage, OrderBy
 from mastra_core.inmemory.storage.memory_tables import MemoryTables, StoredMessage
 from mastra_core.inmemory.storage.sorted_keys import SortedKeys
@@ -36,6 +37,10 @@ __all__ = ("MessageStore",)
 
 #: Messages have no other time.
 _ORDER_FIELDS = ("createdAt",)
+#: How many messages one stretch without an await takes in, or gives out.
+_BULK = 200
+#: So many are as much work as a usual call.
+_UNIT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,26 +75,29 @@ class _Query:
 class MessageStore:
     """The part of the memory domain that knows messages."""
 
+    _pace: Pace
     _tables: MemoryTables
     _clock: Clock
 
     async def save_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Upsert all or none, in one step without an await."""
+        await self._pace.turn()
         check_messages(messages)
-        batch = collapse_batch(messages)
-        for place, message in enumerate(batch):
-            stored = self._tables.messages.get(message.id)
+        rows = await in_turns(collapse_batch(messages), StoredMessage.of, at_once=_BULK)
+        # No await from here on: all of them or none.
+        for place, row in enumerate(rows):
+            stored = self._tables.messages.get(row.row.id)
             if stored is not None:
-                refuse_move(stored.row, message)
-                batch[place] = message.replace(created_at=stored.row.created_at)
-        rows = StoredMessage.of(batch)
+                refuse_move(stored.row, row.row)
+                rows[place] = row.created(stored.row.created_at)
         for row in rows:
             self._tables.put_message(row)
         self._tables.touch(threads_touched(*(row.row for row in rows)), self._clock.now())
-        return StoredMessage.given_out(rows)
+        return await in_turns(rows, StoredMessage.given_out, at_once=_BULK)
 
     async def update_messages(self, patches: Sequence[Mapping[str, Any]]) -> list[Message]:
         """Patch all or none, in one step without an await."""
+        await self._pace.turn()
         for patch in patches:
             check_patch(patch)
         changed: dict[str, StoredMessage] = {}
@@ -127,6 +135,7 @@ class MessageStore:
         include_total: bool = True,
     ) -> MessagePage:
         """One page of one or several threads, joined with the included messages."""
+        await self._pace.turn()
         place = check_page(page, per_page, store="inmemory", operation="list_messages")
         wanted = check_thread_ids(thread_id)
         orders = [order for name in wanted if (order := self._tables.messages_of.get(name))]
@@ -140,6 +149,7 @@ class MessageStore:
         )
         included = self._included(include, resource_id)
         found, total = self._page(query, place)
+        self._pace.spent(len(found) // _UNIT)
         known = {row.row.id for row in found} if included else set()
         extra = [row for row in included if row.row.id not in known]
         returned = len(found) + sum(
@@ -149,7 +159,7 @@ class MessageStore:
         if extra:
             rows = sorted([*found, *extra], key=lambda row: row.key, reverse=query.newest_first)
         return MessagePage(
-            messages=StoredMessage.given_out(rows),
+            messages=await in_turns(rows, StoredMessage.given_out, at_once=_BULK),
             total=total if include_total else None,
             page=page,
             per_page=per_page,
@@ -158,6 +168,7 @@ class MessageStore:
 
     async def list_messages_by_id(self, message_ids: Sequence[str]) -> list[Message]:
         """Those that exist, by (created_at, id)."""
+        await self._pace.turn()
         messages = self._tables.messages
         rows = [messages[name] for name in dict.fromkeys(message_ids) if name in messages]
         return StoredMessage.given_out(sorted(rows, key=lambda row: row.key))
@@ -174,6 +185,7 @@ class MessageStore:
         include_total: bool = True,
     ) -> MessagePage:
         """One page over all threads of a resource."""
+        await self._pace.turn()
         place = check_page(
             page, per_page, store="inmemory", operation="list_messages_by_resource_id"
         )
@@ -188,7 +200,7 @@ class MessageStore:
         )
         found, total = self._page(query, place)
         return MessagePage(
-            messages=StoredMessage.given_out(found),
+            messages=await in_turns(found, StoredMessage.given_out, at_once=_BULK),
             total=total if include_total else None,
             page=page,
             per_page=per_page,

@@ -68,6 +68,10 @@ class StoredMessage:
         """The same message, of another resource."""
         return StoredMessage(self.message().replace(resource_id=resource_id), self._content)
 
+    def created(self, at: datetime) -> StoredMessage:
+        """The same message, with another creation time."""
+        return StoredMessage(self.message().replace(created_at=at), self._content)
+
     def _with(self, content: dict[str, Any]) -> Message:
         row = self.row
         if row.__pydantic_extra__:

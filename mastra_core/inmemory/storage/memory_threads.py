@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.base.pace import Pace
 from mastra_core.base.unset import UNSET, Unset
 from mastra_core.contracts.storage.memory import ClonedThread, OrderBy, ThreadPage
 from mastra_core.errors import StorageConflictError, ThreadNotFoundError
@@ -28,12 +29,14 @@ _DEFAULT_ORDER = OrderBy(field="createdAt", direction="DESC")
 class ThreadStore:
     """The part of the memory domain that knows threads."""
 
+    _pace: Pace
     _tables: MemoryTables
     _clock: Clock
     _ids: Ids
 
     async def save_thread(self, thread: Thread) -> Thread:
         """Upsert; an existing row keeps its ``created_at``."""
+        await self._pace.turn()
         mine = _checked(thread)
         stored = self._tables.threads.get(mine.id)
         if stored is not None:
@@ -43,6 +46,7 @@ class ThreadStore:
 
     async def create_thread(self, thread: Thread) -> Thread:
         """Insert if absent; returns what is stored."""
+        await self._pace.turn()
         mine = _checked(thread)
         if mine.id not in self._tables.threads:
             self._tables.put_thread(mine)
@@ -52,6 +56,7 @@ class ThreadStore:
         self, thread_id: str, *, resource_id: str | None = None
     ) -> Thread | None:
         """The thread; None if it is absent or belongs to another resource."""
+        await self._pace.turn()
         thread = self._tables.threads.get(thread_id)
         if thread is None or (resource_id is not None and thread.resource_id != resource_id):
             return None
@@ -66,6 +71,7 @@ class ThreadStore:
         expected_title: str | Unset = UNSET,
     ) -> Thread:
         """Title and metadata in one step without an await."""
+        await self._pace.turn()
         thread = self._thread(thread_id)
         changes: dict[str, Any] = {
             "updated_at": next_updated_at(self._clock.now(), thread.updated_at)
@@ -92,6 +98,7 @@ class ThreadStore:
         order_by: OrderBy | None = None,
     ) -> ThreadPage:
         """One page; without a metadata filter it costs the page, not the table."""
+        await self._pace.turn()
         place = check_page(page, per_page, store="inmemory", operation="list_threads")
         wanted = check_metadata_filter(metadata)
         order = check_order(order_by or _DEFAULT_ORDER)

@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import islice
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.pace import Pace
 from mastra_core.contracts.storage.notifications import ClaimRef, NotificationClaim
 from mastra_core.errors import StorageArgumentError
 from mastra_core.inmemory.storage.notification_tables import Key, NotificationTables, given_out
@@ -25,6 +26,7 @@ __all__ = ("ClaimStore",)
 class ClaimStore:
     """The part of the notifications domain that knows claims."""
 
+    _pace: Pace
     _tables: NotificationTables
     _clock: Clock
 
@@ -39,6 +41,7 @@ class ClaimStore:
         thread_id: str | None = None,
     ) -> list[NotificationClaim]:
         """Take due records, each for exactly one claimer."""
+        await self._pace.turn()
         now, store_now = moment(now), self._clock.now()
         _check_claim(owner, limit, visibility_ms)
         agents = None if agent_ids is None else {None, *agent_ids}
@@ -76,6 +79,7 @@ class ClaimStore:
         agent_ids: Sequence[str] | None = None,
     ) -> list[NotificationClaim]:
         """Take records whose accepted signal nobody has seen as a message row."""
+        await self._pace.turn()
         before, store_now = moment(accepted_before, "accepted_before"), self._clock.now()
         _check_claim(owner, limit, visibility_ms)
         agents = None if agent_ids is None else {None, *agent_ids}
@@ -103,6 +107,7 @@ class ClaimStore:
 
     async def extend_claim(self, ref: ClaimRef, *, visibility_ms: int = 120_000) -> bool:
         """Keep it longer; False if the token is not current."""
+        await self._pace.turn()
         check_limit(visibility_ms, "visibility_ms")
         record = self._current(ref)
         if record is None:
@@ -120,6 +125,7 @@ class ClaimStore:
         self, ref: ClaimRef, *, delivered_signal_id: str, at: datetime
     ) -> NotificationRecord | None:
         """A full delivery was accepted; None if the token is not current."""
+        await self._pace.turn()
         at = moment(at, "at")
         check_text(delivered_signal_id, "delivered_signal_id")
         record = self._current(ref)
@@ -139,6 +145,7 @@ class ClaimStore:
         self, refs: Sequence[ClaimRef], *, summary_signal_id: str, at: datetime
     ) -> bool:
         """A summary was accepted: all members or none; False if any token is not current."""
+        await self._pace.turn()
         at = moment(at, "at")
         check_text(summary_signal_id, "summary_signal_id")
         members = [(ref, self._current(ref)) for ref in dict.fromkeys(refs)]
@@ -167,6 +174,7 @@ class ClaimStore:
         max_attempts: int,
     ) -> list[NotificationRecord]:
         """Count one failure for each current claim; stale tokens are skipped."""
+        await self._pace.turn()
         at = moment(at, "at")
         if len(refs) != len(retry_at):
             raise StorageArgumentError(
@@ -197,6 +205,7 @@ class ClaimStore:
         self, refs: Sequence[ClaimRef], *, due_at: datetime | None = None
     ) -> int:
         """Give claims back without counting an attempt; how many were current."""
+        await self._pace.turn()
         due_at = None if due_at is None else moment(due_at, "due_at")
         released = 0
         for ref in refs:
@@ -212,6 +221,7 @@ class ClaimStore:
         self, thread_id: str, notification_id: str, *, signal_id: str
     ) -> bool:
         """Forget the acceptance; False if it isn't that signal."""
+        await self._pace.turn()
         key = (thread_id, notification_id)
         confirmed = claims.confirm(self._tables.sidecars.get(key), signal_id=signal_id)
         if confirmed is None:
@@ -223,6 +233,7 @@ class ClaimStore:
         self, thread_id: str, notification_id: str, *, signal_id: str, at: datetime
     ) -> None:
         """Remember an accepted signal; nothing to remember for a record that is gone."""
+        await self._pace.turn()
         key = (thread_id, notification_id)
         at = moment(at, "at")
         check_text(signal_id, "signal_id")

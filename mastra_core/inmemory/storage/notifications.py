@@ -10,6 +10,7 @@ from typing import Literal
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.base.pace import Pace, in_turns
 from mastra_core.contracts.storage.pruning import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.errors import (
     NotificationExistsError,
@@ -35,7 +36,7 @@ from mastra_core.wire.notifications import (
 
 __all__ = ("InMemoryNotifications",)
 
-#: How many records one stretch without an await changes in a bulk update.
+#: How many records one stretch without an await changes, or gives out.
 _BULK = 100
 
 
@@ -45,6 +46,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self.attach(None)
         self._clock = clock
+        self._pace = Pace()
         self._ids = ids
 
     async def create_notification(
@@ -55,6 +57,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         guard_until: datetime | None = None,
     ) -> NotificationRecord:
         """Insert or merge, in one step without an await."""
+        await self._pace.turn()
         rules.check_create(notification)
         event = taken_in(notification)
         tables, now = self._tables, self._clock.now()
@@ -85,6 +88,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         self, thread_id: str, notification_id: str
     ) -> NotificationRecord | None:
         """Exactly that pair, or None."""
+        await self._pace.turn()
         record = self._tables.records.get((thread_id, notification_id))
         return None if record is None else given_out(record)
 
@@ -101,6 +105,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         limit: int | None = None,
     ) -> list[NotificationRecord]:
         """The inbox, latest updated first; costs what is passed over, not the table."""
+        await self._pace.turn()
         rules.check_list(status=status, priority=priority, search=search, limit=limit)
         priorities = choices(priority)
         found = (
@@ -112,7 +117,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
             and (not agent_id or record.agent_id == agent_id)
             and rules.matches_search(record, search)
         )
-        return [given_out(record) for record in islice(found, limit)]
+        return await in_turns(list(islice(found, limit)), _given_out, at_once=_BULK)
 
     async def list_due_notifications(
         self,
@@ -123,6 +128,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         resource_id: str | None = None,
     ) -> list[NotificationRecord]:
         """Pending records due at ``now``, earliest first."""
+        await self._pace.turn()
         check_limit(limit)
         found = (
             record
@@ -130,7 +136,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
             if (not agent_id or record.agent_id == agent_id)
             and (not resource_id or record.resource_id == resource_id)
         )
-        return [given_out(record) for record in islice(found, limit)]
+        return await in_turns(list(islice(found, limit)), _given_out, at_once=_BULK)
 
     async def update_notification(
         self,
@@ -143,6 +149,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         expected_count: int | None = None,
     ) -> NotificationRecord | None:
         """Write the members that are set, in one step without an await."""
+        await self._pace.turn()
         rules.check_patch(patch)
         change = taken_in(patch)
         key = (thread_id, notification_id)
@@ -195,6 +202,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         last_delivery_attempt_at: datetime,
     ) -> NotificationRecord | None:
         """Both facts always, the status only from pending; None if missing."""
+        await self._pace.turn()
         at = moment(last_delivery_attempt_at, "last_delivery_attempt_at")
         check_text(delivered_signal_id, "delivered_signal_id")
         record = self._tables.records.get((thread_id, notification_id))
@@ -211,6 +219,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
 
     async def requeue(self, thread_id: str, notification_id: str) -> NotificationRecord:
         """A failed record, pending and due now, in one step without an await."""
+        await self._pace.turn()
         record = self._record(thread_id, notification_id)
         if record.status != "failed":
             raise StorageConflictError(
@@ -262,3 +271,7 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         if record is None:
             raise NotificationNotFoundError(notification_id=notification_id, thread_id=thread_id)
         return record
+
+
+def _given_out(records: Sequence[NotificationRecord]) -> list[NotificationRecord]:
+    return list(map(given_out, records))

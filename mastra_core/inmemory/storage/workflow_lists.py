@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Literal
 
 from mastra_core.base.isotime import epoch_ms
+from mastra_core.base.pace import Pace
 from mastra_core.contracts.storage.memory import DateRange
 from mastra_core.contracts.storage.workflows import SuspendedRunPage
 from mastra_core.inmemory.storage.sorted_keys import SortedKeys
@@ -29,6 +30,7 @@ __all__ = ("RunLists",)
 class RunLists:
     """The part of the workflows domain that only reads."""
 
+    _pace: Pace
     _tables: WorkflowTables
 
     async def list_workflow_runs(
@@ -44,6 +46,7 @@ class RunLists:
         status: str | None = None,
     ) -> WorkflowRuns:
         """Rows, newest created first; by name and status it costs the page."""
+        await self._pace.turn()
         place = optional_page(page, per_page, store="inmemory", operation="list_workflow_runs")
         keys = self._tables.listed(workflow_name, status)
         bounds = bounds_ms(DateRange(start=from_date, end=to_date))
@@ -76,6 +79,7 @@ class RunLists:
         after: tuple[datetime, str] | None = None,
     ) -> SuspendedRunPage:
         """Suspended rows of one agent, newest created first; no document is read."""
+        await self._pace.turn()
         check_text(agent_id, "agent_id")
         place = cursor_page(
             page,
@@ -113,6 +117,7 @@ class RunLists:
         self, *, run_id: str, workflow_name: str | None = None
     ) -> WorkflowRun | None:
         """The row; without a name the newest with that run id."""
+        await self._pace.turn()
         names = (
             [workflow_name] if workflow_name else sorted(self._tables.names_of_run.get(run_id, ()))
         )

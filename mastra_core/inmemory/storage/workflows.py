@@ -8,6 +8,7 @@ from typing import Any
 
 from mastra_core.base import jsonjs
 from mastra_core.base.clock import Clock
+from mastra_core.base.pace import BYTES_OF_A_UNIT, Pace
 from mastra_core.contracts.storage.pruning import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.errors import StorageArgumentError
 from mastra_core.inmemory.storage.domain import Domain
@@ -39,6 +40,7 @@ class InMemoryWorkflows(RunLists, ResumeStore, Domain[WorkflowTables]):
     def __init__(self, clock: Clock, *, max_bytes: int = rules.DEFAULT_MAX_BYTES) -> None:
         self.attach(None)
         self._clock = clock
+        self._pace = Pace()
         self._max_bytes = max_bytes
 
     def supports_concurrent_updates(self) -> bool:
@@ -60,6 +62,7 @@ class InMemoryWorkflows(RunLists, ResumeStore, Domain[WorkflowTables]):
         expected_version: str | None = None,
     ) -> None:
         """Upsert the whole document."""
+        await self._pace.turn()
         write = self._prepared(
             workflow_name=workflow_name,
             run_id=run_id,
@@ -78,6 +81,7 @@ class InMemoryWorkflows(RunLists, ResumeStore, Domain[WorkflowTables]):
         self, snapshots: Sequence[Mapping[str, Any]], *, claim_id: str | None = None
     ) -> None:
         """Upsert all documents or none; the claim is checked on the first."""
+        await self._pace.turn()
         for arguments in snapshots:
             if unknown := arguments.keys() - _PERSIST:
                 raise StorageArgumentError(f"A snapshot has no argument {min(unknown)!r}.")
@@ -100,6 +104,7 @@ class InMemoryWorkflows(RunLists, ResumeStore, Domain[WorkflowTables]):
         """What to write; raises before anything is changed."""
         rules.check_key(workflow_name, run_id)
         encoded = rules.encode_snapshot(snapshot, run_id=run_id, max_bytes=self._max_bytes)
+        self._pace.spent(len(encoded) // BYTES_OF_A_UNIT)
         document = jsonjs.decode(encoded) if _needs_reading(snapshot) else snapshot
         return {
             "key": (workflow_name, run_id),
@@ -115,13 +120,18 @@ class InMemoryWorkflows(RunLists, ResumeStore, Domain[WorkflowTables]):
         self, *, workflow_name: str, run_id: str
     ) -> dict[str, Any] | None:
         """A copy of the document, or None."""
+        await self._pace.turn()
         row = self._tables.rows.get((workflow_name, run_id))
-        return None if row is None else row.document()
+        if row is None:
+            return None
+        self._pace.spent(len(row.encoded) // BYTES_OF_A_UNIT)
+        return row.document()
 
     async def load_workflow_run(
         self, *, workflow_name: str, run_id: str, with_version: bool = False
     ) -> WorkflowRun | None:
         """The row, or None."""
+        await self._pace.turn()
         row = self._tables.rows.get((workflow_name, run_id))
         return None if row is None else row.run(with_version=with_version)
 
@@ -138,6 +148,7 @@ class InMemoryWorkflows(RunLists, ResumeStore, Domain[WorkflowTables]):
         claim_id: str | None = None,
     ) -> dict[str, Any]:
         """Merge one step result; a missing row starts empty."""
+        await self._pace.turn()
         rules.check_key(workflow_name, run_id)
         check_text(step_id, "step_id")
         key = (workflow_name, run_id)
@@ -163,6 +174,7 @@ class InMemoryWorkflows(RunLists, ResumeStore, Domain[WorkflowTables]):
         claim_id: str | None = None,
     ) -> dict[str, Any] | None:
         """Merge top-level members; None if the row is missing or its status unexpected."""
+        await self._pace.turn()
         check_text(opts.get("status"), "opts['status']")
         own = jsonjs.sanitize_copy(opts)
         key = (workflow_name, run_id)

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, literal_column
 
 from mastra_core.base.isotime import from_epoch_ms, to_iso_ms
 from mastra_core.base.jsonjs import json_path, sanitize_copy
+from mastra_core.base.pace import BYTES_OF_A_UNIT
 from mastra_core.contracts.storage import (
     ClaimOutcome,
     DateRange,
@@ -99,6 +100,7 @@ class SqlWorkflows:
             created_at=created_at,
             updated_at=updated_at,
         )
+        self._host.pace.spent(len(write.values[_SNAPSHOT]) // BYTES_OF_A_UNIT)
         if claim_id is None and expected_version is None:
             await self._run.write("persist_workflow_snapshot", write)
             return
@@ -245,9 +247,8 @@ class SqlWorkflows:
         """Apply a rule to one document; False if it is missing or the rule declines."""
 
         def program() -> Program[bool]:
-            store_now = yield from self._host.store_now()
-            stored = yield from self._stored(workflow_name, run_id)
-            changed = change(stored.document, store_now) if stored else None
+            store_now, document = yield from self._stored_now(workflow_name, run_id)
+            changed = change(document, store_now) if document is not None else None
             if changed is None:
                 return False
             yield (
@@ -409,13 +410,12 @@ class SqlWorkflows:
         self, *, workflow_name: str, run_id: str, claim: ResumeClaim
     ) -> ClaimOutcome:
         def program() -> Program[ClaimOutcome]:
-            store_now = yield from self._host.store_now()
-            stored = yield from self._stored(workflow_name, run_id)
+            store_now, stored = yield from self._stored_now(workflow_name, run_id)
             if stored is None:
                 return ClaimOutcome(acquired=False, snapshot=None)
-            result = rules.claim_resume(stored.document, claim, store_now=store_now)
+            result = rules.claim_resume(stored, claim, store_now=store_now)
             if not result.acquired:
-                return ClaimOutcome(acquired=False, snapshot=stored.document, claim=result.claim)
+                return ClaimOutcome(acquired=False, snapshot=stored, claim=result.claim)
             step = self._persist_step(
                 workflow_name=workflow_name, run_id=run_id, snapshot=result.snapshot
             )
@@ -535,14 +535,19 @@ class SqlWorkflows:
     ) -> Program[_Stored | None]:
         statement = self._sql.get(with_version=with_version)
         key = {"workflow_name": workflow_name, "run_id": run_id}
-        lock = self._host.dialect.lock([workflow_name, run_id])
-        if lock is not None:
-            yield (Step(*lock),)
-        [rows] = yield (Step.of(statement, key),)
+        [rows] = yield from self._host.locked([workflow_name, run_id], Step.of(statement, key))
         if not rows:
             return None
         document = document_from_text(rows[0][3], run_id=run_id)
         return _Stored(document, rows[0][-1] if with_version else None)
+
+    def _stored_now(
+        self, workflow_name: str, run_id: str
+    ) -> Program[tuple[datetime, Document | None]]:
+        """The store's time, and the document of a key; later writers of the key wait."""
+        step = Step.of(self._sql.get(), {"workflow_name": workflow_name, "run_id": run_id})
+        now, rows = yield from self._host.timed(lambda _: step, [workflow_name, run_id])
+        return now, document_from_text(rows[0][3], run_id=run_id) if rows else None
 
     def _check_claim(
         self, stored: _Stored | None, claim_id: str | None, workflow_name: str, run_id: str
