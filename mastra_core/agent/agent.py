@@ -400,6 +400,8 @@ class Agent:
             await snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
         except BaseException:
             await claimed.claim.release_anyway()
+            # Its rows may be gone already.
+            self._host.threads.look_at_run(run_id)
             raise
         self._host.threads.release_parked(run_id)
         return True

@@ -805,6 +805,12 @@ class ThreadRuntime:
         interrupt.abort()
         return True
 
+    def look_at_run(self, run_id: str) -> None:
+        """Somebody did something to this parked run and doesn't know how it ended."""
+        for record in list(self._records.values()):
+            if record.active is not None and record.active.run_id == run_id:
+                self._look_at(record)
+
     def release_parked(self, run_id: str) -> None:
         """A parked run has ended without an answer: its thread is free."""
         for record in list(self._records.values()):

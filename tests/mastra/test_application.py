@@ -12,7 +12,6 @@ import pytest
 from mastra_core import Agent, FunctionTool, Mastra, ToolContext
 from mastra_core.config import load_settings
 from mastra_core.errors import (
-    AdapterNotInstalledError,
     CapabilityNotSupportedError,
     ConfigError,
     MastraError,
@@ -105,18 +104,11 @@ async def test_a_model_name_needs_its_provider(name: str) -> None:
             await mastra.get_agent("a").stream("hi")
 
 
-@pytest.mark.parametrize(
-    ("url", "error"),
-    [
-        ("postgress://db/app", UnknownSchemeError),
-        ("postgresql://db/app", AdapterNotInstalledError),
-    ],
-)
-async def test_a_store_that_can_not_be_had_opens_nothing(url: str, error: type[Exception]) -> None:
+async def test_a_store_that_can_not_be_had_opens_nothing() -> None:
     """Typed, and the application stays closed."""
-    mastra = Mastra(storage=url)
+    mastra = Mastra(storage="postgress://db/app")
 
-    with pytest.raises(error):
+    with pytest.raises(UnknownSchemeError):
         await mastra.open()
 
     assert not mastra.is_open

@@ -12,6 +12,8 @@ from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.contracts.tool import ToolContext
 from mastra_core.errors import RunNotFoundError
+from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 
 pytestmark = pytest.mark.anyio
@@ -102,3 +104,31 @@ async def test_a_reader_in_mid_stream_gets_one_abort_and_stays(mastra: Mastra) -
     assert ["abort"] == [kind for kind in of_first if kind in ("abort", "finish")]
     assert "abort" == of_first[-1]
     assert ("start", second.run_id) in seen
+
+
+async def test_a_cancellation_that_is_cut_short_does_not_leave_the_thread_held() -> None:
+    """The rows are gone already when the caller stops listening."""
+    deleted, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hook(point: str) -> None:
+        if point == "workflows.delete_workflow_runs:after":
+            deleted.set()
+            await go_on.wait()
+
+    model = ScriptedModel([[tool_call("ask", {"q": "why"})]])
+    agent = Agent(id="a", model=model, tools=[ASK])
+    store = faulty_storage(InMemoryStorage(), hook)
+    async with Mastra(storage=store, agents=[agent], own=True) as mastra:
+        output = await agent.stream("go", **T)
+        await output.wait()
+        await idle(mastra)
+        cancelling = asyncio.create_task(agent.cancel_run(output.run_id))
+        async with asyncio.timeout(5):
+            await deleted.wait()
+
+        cancelling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelling
+        await idle(mastra)
+
+        assert agent.get_active_thread_run_id(**T) is None
