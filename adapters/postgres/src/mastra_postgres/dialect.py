@@ -278,6 +278,10 @@ class PostgresDialect(SqlDialect):
     def server_now(self) -> Statement:
         return self._now
 
+    def now_inside(self) -> ColumnElement[Any]:
+        # Of the statement, not of the transaction, which may have waited for a lock.
+        return func.date_trunc(literal_column("'milliseconds'"), func.statement_timestamp())
+
 
 def advisory_key(*scope: str) -> int:
     """The number of an advisory lock; equal in every process."""

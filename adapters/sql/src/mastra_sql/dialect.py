@@ -176,3 +176,7 @@ class SqlDialect(ABC):
     @abstractmethod
     def server_now(self) -> Statement | None:
         """A statement that tells the store's own time; None where it is the injected clock."""
+
+    def now_inside(self) -> ColumnElement[Any] | None:
+        """The store's own time inside of a statement, where that saves asking for it first."""
+        return None

@@ -240,7 +240,7 @@ class NotificationStatements(StatementSet):
                 or_(
                     claims.c.owner.is_(None),
                     claims.c.expiresAt.is_(None),
-                    self.dialect.time_out(claims.c.expiresAt) <= parameter("store_now"),
+                    self.dialect.time_out(claims.c.expiresAt) <= self._store_now(),
                 )
             )
             if "agentIds" in filters:
@@ -275,7 +275,7 @@ class NotificationStatements(StatementSet):
                 or_(
                     claims.c.owner.is_(None),
                     claims.c.expiresAt.is_(None),
-                    self.dialect.time_out(claims.c.expiresAt) <= parameter("store_now"),
+                    self.dialect.time_out(claims.c.expiresAt) <= self._store_now(),
                 ),
             ]
             if "agentIds" in filters:
@@ -346,6 +346,10 @@ class NotificationStatements(StatementSet):
         return self._shape("delete_orphaned_sidecars", build)
 
     # -- parts -----------------------------------------------------------------------------
+
+    def _store_now(self) -> ColumnElement[Any]:
+        inside = self.dialect.now_inside()
+        return parameter("store_now") if inside is None else inside
 
     def _sidecar_of(self) -> ColumnElement[bool]:
         table, claims = self.tables.notifications, self.tables.claims

@@ -94,11 +94,9 @@ class SqlNotifications:
             return await self._existing(record, on_conflict)
 
         def program() -> Program[NotificationRecord | None]:
-            if notification.id is not None:
-                [rows] = yield (self._get_step(record.thread_id, record.id),)
-                if rows:
-                    return None
-            match = yield from self._match(notification)
+            exists, match = yield from self._match(notification, record)
+            if exists:
+                return None
             if match is not None:
                 merged = claims.merge_guarded(
                     *match, notification, now=now, guard_until=guard_until
@@ -111,10 +109,20 @@ class SqlNotifications:
         created = await self._run.transact("create_notification", program)
         return created if created is not None else await self._existing(record, on_conflict)
 
-    def _match(self, notification: CreateNotification) -> Program[Pair | None]:
-        """The pending record that the event goes into; later writers of its scope wait."""
+    def _match(
+        self, notification: CreateNotification, record: NotificationRecord
+    ) -> Program[tuple[bool, Pair | None]]:
+        """
+        Whether the record exists already, and the pending one that the event goes into.
+
+        Later writers of the same scope wait.
+        """
+        get = self._get_step(record.thread_id, record.id)
         if not rules.has_key(notification):
-            return None
+            if notification.id is None:
+                return False, None
+            [rows] = yield (get,)
+            return bool(rows), None
         scope = {
             "threadId": notification.thread_id,
             "source": notification.source,
@@ -124,11 +132,12 @@ class SqlNotifications:
             "dedupeKey": notification.dedupe_key or "",
             "coalesceKey": notification.coalesce_key or "",
         }
-        lock = self._host.dialect.lock([str(value) for value in scope.values()])
-        if lock is not None:
-            yield (Step(*lock),)
-        [rows] = yield (Step.of(self._sql.find_match(), scope),)
-        return self._pair(rows[0]) if rows else None
+        reads = [Step.of(self._sql.find_match(), scope)]
+        if notification.id is not None:
+            reads.append(get)
+        words = [str(value) for value in scope.values()]
+        rows, *same = yield from self._host.locked(words, *reads)
+        return any(same), self._pair(rows[0]) if rows else None
 
     async def _existing(
         self, record: NotificationRecord, on_conflict: Literal["raise", "return"]
@@ -397,10 +406,11 @@ class SqlNotifications:
         filters = values.keys() & {"agentIds", "threadId"}
         statement = self._sql.claimable(filters)
 
+        def read(store_now: datetime | None) -> Step:
+            return Step.of(statement, {**values, "store_now": self._time_or_none(store_now)})
+
         def program() -> Program[list[NotificationClaim]]:
-            store_now = yield from self._host.store_now()
-            bound = {**values, "store_now": self._time(store_now)}
-            [rows] = yield (Step.of(statement, bound),)
+            store_now, rows = yield from self._host.timed(read)
             steps: list[Step] = []
             granted: list[NotificationClaim] = []
             for pair in map(self._pair, rows):
@@ -437,10 +447,11 @@ class SqlNotifications:
             values["agentIds"] = self._host.dialect.list_value(agent_ids)
         statement = self._sql.unconfirmed(values.keys() & {"agentIds"})
 
+        def read(store_now: datetime | None) -> Step:
+            return Step.of(statement, {**values, "store_now": self._time_or_none(store_now)})
+
         def program() -> Program[list[NotificationClaim]]:
-            store_now = yield from self._host.store_now()
-            bound = {**values, "store_now": self._time(store_now)}
-            [rows] = yield (Step.of(statement, bound),)
+            store_now, rows = yield from self._host.timed(read)
             steps: list[Step] = []
             granted: list[NotificationClaim] = []
             for pair in map(self._pair, rows):
@@ -659,6 +670,9 @@ class SqlNotifications:
             return [Step.of(self._sql.delete_sidecar(), key)]
         values = self._sidecars.values(record.thread_id, record.id, after)
         return [Step.of(self._sql.save_sidecar(), values)]
+
+    def _time_or_none(self, at: datetime | None) -> Any:
+        return None if at is None else self._time(at)
 
     def _time(self, at: datetime) -> Any:
         return self._host.dialect.time_value(at)

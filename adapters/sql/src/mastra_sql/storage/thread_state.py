@@ -37,10 +37,9 @@ class SqlThreadState:
         wanted = decode(encode(expected))
 
         def program() -> Program[bool]:
-            lock = self._host.dialect.lock([thread_id, state_type])
-            if lock is not None:
-                yield (Step(*lock),)
-            [rows] = yield (self._get(thread_id, state_type),)
+            [rows] = yield from self._host.locked(
+                [thread_id, state_type], self._get(thread_id, state_type)
+            )
             if not same_json(decode(rows[0][0]) if rows else None, wanted):
                 return False
             yield (save,)
