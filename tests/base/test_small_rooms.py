@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 import time
 from datetime import UTC
+from uuid import RFC_4122, UUID
 
 import pytest
 
@@ -56,6 +59,38 @@ def test_new_ids_differ() -> None:
 
     assert isinstance(ids, Ids)
     assert len({ids.new(), ids.new("run"), ids.new("message", thread_id="t")}) == 3
+
+
+def test_random_ids_are_uuids_of_version_4() -> None:
+    """Other systems may check them, and there are as many as anybody wants."""
+    ids = UuidIds()
+
+    found = [UUID(ids.new()) for _ in range(300)]
+
+    assert len(set(found)) == 300
+    assert {(4, RFC_4122)} == {(each.version, each.variant) for each in found}
+    assert str(found[0]).count("-") == 4
+
+
+_FORK = """
+import os
+from mastra_core.base.ids import UuidIds
+
+ids = UuidIds()
+ids.new()
+is_child = os.fork() == 0
+if not is_child:
+    os.wait()
+print(ids.new(), flush=True)
+"""
+
+
+def test_a_forked_process_makes_ids_of_its_own() -> None:
+    """Ids that lie ready in the parent aren't used twice."""
+    done = subprocess.run([sys.executable, "-c", _FORK], capture_output=True, check=True)
+
+    child, parent = done.stdout.split()
+    assert child != parent
 
 
 def test_ids_of_facts_are_the_same_everywhere() -> None:
