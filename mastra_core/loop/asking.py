@@ -124,6 +124,7 @@ async def _replay(
 ) -> None:
     """An answer that a processor gave; it doesn't pass those that look at the stream."""
     step.result.warnings = list(response.get("warnings") or ())
+    step.is_replay = True
     for chunk in step.replay(response.get("chunks") or ()):
         if chunks is not None:
             chunks.append(chunk)

@@ -14,6 +14,7 @@ from typing import Any
 from mastra_core.errors import (
     FencedOutError,
     MastraError,
+    ProcessorError,
     StorageError,
     TripwireError,
     wire_from_error,
@@ -88,9 +89,10 @@ async def _end_vetoed(segment: RunSegment, error: TripwireError) -> None:
     record.tripwire = _tripwire_payload(error)
     record.forget_text()
     await _forget_rows(segment)
-    await segment.show(segment.chunk("tripwire", record.tripwire))
     await _settle(segment, "tripwire", "other")
-    await segment.show(_finish_chunk(segment, segment.last_finish))
+    finish = _finish_chunk(segment, segment.last_finish)
+    finish["payload"].pop("response", None)
+    await segment.show(finish)
 
 
 async def end_suspended(segment: RunSegment, result: StepResult) -> None:
@@ -103,10 +105,20 @@ async def end_suspended(segment: RunSegment, result: StepResult) -> None:
 async def end_tripped(segment: RunSegment, error: TripwireError) -> None:
     """A processor stopped the run; the rejected text is not stored (decisions.md 1)."""
     payload = _tripwire_payload(error)
+    if error.phase == "process_output_step" and segment.step is not None:
+        # The step was made and used up; it is over before the run is.
+        step = segment.step_payload(
+            segment.step.result, {"reason": "tripwire", "isContinued": False}
+        )
+        await segment.show(segment.chunk("step-finish", step))
+        segment.record.steps[-1]["tripwire"] = payload
+        reason = "tripwire"
+    else:
+        reason = "other"
     await segment.show(segment.chunk("tripwire", payload))
     await _forget_rows(segment)
     segment.record.tripwire = payload
-    await _settle(segment, "tripwire", "tripwire")
+    await _settle(segment, "tripwire", reason)
 
 
 def _tripwire_payload(error: TripwireError) -> dict[str, Any]:
@@ -158,6 +170,9 @@ async def end_failed(segment: RunSegment, error: BaseException) -> None:
     logger.info("run failed", extra={"run_id": run_id, "error": type(error).__name__})
     wire = wire_from_error(error)
     step = segment.step
+    if isinstance(error, ProcessorError):
+        await _end_unjudged(segment, error, wire)
+        return
     if step is not None and not step.was_answered:
         await segment.show(step.start_chunk())
     segment.writer.finish_step()
@@ -181,6 +196,17 @@ async def end_failed(segment: RunSegment, error: BaseException) -> None:
     await segment.show(segment.chunk("step-finish", payload))
     segment.output.settle("failed", finish_reason="error", error=error)
     await segment.show(_finish_chunk(segment, payload))
+
+
+async def _end_unjudged(
+    segment: RunSegment, error: ProcessorError, wire: Mapping[str, Any]
+) -> None:
+    """A processor failed: what it was to judge is not stored, as if it had been rejected."""
+    segment.record.forget_text()
+    await segment.show(segment.chunk("error", {"error": dict(wire)}))
+    await segment.notify(segment.setup.callbacks.on_error, {"error": error})
+    await _forget_rows(segment, error)
+    segment.output.settle("failed", finish_reason="error", error=error)
 
 
 async def give_up(segment: RunSegment) -> None:

@@ -19,6 +19,7 @@ from mastra_core.loop.ending import (
     end_failed,
     end_finished,
     end_tripped,
+    flat_model,
     give_up,
 )
 from mastra_core.loop.interrupt import Interrupt, RunInterrupted
@@ -284,6 +285,10 @@ class AgentLoop:
         if goes_on and await self._must_stop(result):
             goes_on = False
         step_result: dict[str, Any] = {"reason": reason, "isContinued": goes_on}
+        if segment.step is not None and segment.step.is_replay:
+            # As peers write the steps that asked nobody.
+            step_result["warnings"] = result.warnings
+            result.metadata.update(flat_model(result.metadata))
         if has_rotated:
             step_result["messageId"] = segment.writer.message_id
         segment.last_finish = segment.step_payload(result, step_result)

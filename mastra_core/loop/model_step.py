@@ -98,6 +98,8 @@ class ModelStep:
         self._writer = writer
         self._clock = clock
         self._ids = ids
+        #: The answer was given by a processor.
+        self.is_replay = False
         self.result = StepResult(metadata=self._default_metadata(ids))
         self._text: list[str] = []
         #: Arguments that are still streaming: id -> (tool name, text so far).
@@ -375,10 +377,6 @@ class ModelStep:
 
     def replay(self, chunks: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
         """The chunks of an answer that was given before, instead of a model's."""
-        yield self._chunk(
-            "step-start",
-            {"warnings": self.result.warnings, "messageId": self._writer.message_id},
-        )
         self._started_at = self._clock.now_ms()
         for given in chunks:
             kind, payload = str(given["type"]), dict(given.get("payload") or {})
@@ -387,8 +385,11 @@ class ModelStep:
                 self.result.usage = dict((payload.get("output") or {}).get("usage") or {})
                 self.result.metadata.update(payload.get("metadata") or {})
                 continue
-            if kind in ("step-start", "response-metadata"):
+            if kind == "response-metadata":
                 continue
+            if kind == "step-start":
+                payload["messageId"] = self._writer.message_id
+                payload.pop("startedAt", None)
             chunk = self._chunk(kind, payload)
             self.record(chunk)
             yield chunk

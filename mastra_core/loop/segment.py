@@ -140,10 +140,12 @@ class RunSegment:
             return (chunk,)
         return await processors.process_output_stream(chunk)
 
-    async def emit(self, chunk: Chunk) -> None:
-        """Stream a chunk, past the processors that look at the stream."""
-        for passed in await self.passed(chunk):
-            await self.show(passed)
+    async def emit(self, chunk: Chunk) -> Sequence[Chunk]:
+        """Stream a chunk, past the processors that look at the stream; what was streamed."""
+        passed = await self.passed(chunk)
+        for one in passed:
+            await self.show(one)
+        return passed
 
     async def show(self, chunk: Chunk) -> None:
         """Stream a chunk as it is."""
@@ -175,7 +177,7 @@ class RunSegment:
             "retry_count": self.retries,
             "message_id": self.writer.message_id,
             "rotate_response_message_id": self._rotated,
-            "write": self.emit,
+            "write": self.write,
         }
 
     def keep_system_messages(self) -> None:
@@ -184,6 +186,10 @@ class RunSegment:
             self._system_messages = list(self.messages.system_messages)
         self.messages.system_messages[:] = self._system_messages
 
+    async def write(self, chunk: Chunk) -> None:
+        """Stream a chunk of a processor's own, as it is."""
+        await self.show(chunk)
+
     def _rotated(self) -> str:
         self.rotate()
         return self.writer.message_id
@@ -191,6 +197,10 @@ class RunSegment:
     async def send_signal(self, value: Mapping[str, Any]) -> Signal:
         """``send_signal`` of a hook: rotate, add, echo (signals.md 14)."""
         signal = create_signal(value, clock=self.setup.clock, ids=self.setup.ids)
+        message = self.messages.find(self.writer.message_id)
+        if message is not None and message.parts and message.parts[-1]["type"] == "step-start":
+            # No model was asked under this id any more.
+            message.parts[-1].pop("model", None)
         self.rotate()
         entered = self.messages.add_signal(signal)
         await self.emit(echo_chunk(entered))

@@ -86,7 +86,7 @@ class ToolStep:
         self,
         setup: RunSetup,
         *,
-        emit: Callable[[Chunk], Awaitable[None]],
+        emit: Callable[[Chunk], Awaitable[Sequence[Chunk]]],
         writer: ResponseWriter,
         calls: Sequence[StepCall],
         abort: asyncio.Event,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mastra_core.base.jsonjs import sanitize_copy
@@ -21,7 +21,7 @@ class RunToolWriter:
 
     def __init__(
         self,
-        emit: Callable[[dict[str, Any]], Awaitable[None]],
+        emit: Callable[[dict[str, Any]], Awaitable[Sequence[dict[str, Any]]]],
         response: ResponseWriter,
         *,
         run_id: str,
@@ -76,9 +76,6 @@ class RunToolWriter:
                 hint="Use writer.write(...), or a type of your own that starts with 'data-'.",
             )
         own = sanitize_copy(chunk)
-        is_stored = kind.startswith("data-") and not chunk.get("transient")
-        if is_stored and not self._is_closed:
-            self._response.data_part(self._tool_call_id, own)
         await self._send(own)
 
     async def _send(self, chunk: dict[str, Any]) -> None:
@@ -91,6 +88,9 @@ class RunToolWriter:
             )
         self._is_writing = True
         try:
-            await self._emit(chunk)
+            # What processors keep back isn't stored either.
+            for passed in await self._emit(chunk):
+                if str(passed["type"]).startswith("data-") and not passed.get("transient"):
+                    self._response.data_part(self._tool_call_id, passed)
         finally:
             self._is_writing = False

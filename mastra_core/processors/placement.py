@@ -18,12 +18,16 @@ def place(
     """
     One list: the agent's own processors stand in slot ``user`` at order 0.
 
+    A processor whose id one of the agent's own has is left out.
+
     Args:
         configured: The agent's own, in order.
         placed: What plugins add, sorted by slot and order.
         slots: All slots of this kind of list, in order.
     """
     own = (slots.index(_OWN_SLOT), 0)
+    ids = {processor.id for processor in configured}
+    placed = [p for p in placed if p.processor.id not in ids]
     before = [p.processor for p in placed if (slots.index(p.slot), p.order) < own]
     after = [p.processor for p in placed if (slots.index(p.slot), p.order) >= own]
     return [*before, *configured, *after]

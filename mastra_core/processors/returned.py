@@ -114,11 +114,10 @@ def apply_messages(
         if isinstance(item, ListedMessage) and known.get(item.id) is item:
             kept.add(item.id)
             continue
-        given = _as_mapping(item)
-        if given.get("role") == "system":
-            messages.add_input([*messages_from_input([given])])
-            continue
-        for stored in messages_from_input([given]):
+        for stored in _given(item):
+            if stored["role"] == "system":
+                messages.add_input([stored])
+                continue
             entry = known.get(str(stored.get("id")))
             if entry is None:
                 added = messages.add_input([stored])
@@ -148,12 +147,7 @@ def _system(text: str) -> dict[str, Any]:
     return {"role": "system", "content": text}
 
 
-def _as_mapping(item: Any) -> Mapping[str, Any]:
+def _given(item: Any) -> list[dict[str, Any]]:
     if isinstance(item, ListedMessage):
-        return {"id": item.id, "role": item.role, "content": item.content}
-    if isinstance(item, str):
-        return {"role": "user", "content": item}
-    if isinstance(item, Mapping):
-        return item
-    wire: Mapping[str, Any] = item.to_wire()
-    return wire
+        item = {"id": item.id, "role": item.role, "content": item.content}
+    return messages_from_input([item])

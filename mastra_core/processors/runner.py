@@ -349,7 +349,10 @@ class RunProcessors:
             )
         if patch.messages is not None:
             stage = list(self._messages.messages)
-            apply_messages(self._messages, patch.messages, stage=stage, source="context")
+            try:
+                apply_messages(self._messages, patch.messages, stage=stage, source="context")
+            except RunArgumentError as exc:
+                raise _failure(processor, phase, exc) from exc
         if patch.system_messages is not None:
             replace_system_messages(self._messages, patch.system_messages)
 

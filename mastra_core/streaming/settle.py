@@ -201,6 +201,8 @@ class RunRecord:
     def total_usage(self) -> dict[str, Any]:
         """Usage with its total always there."""
         usage = dict(self.usage)
+        if not usage and self.tripwire is not None:
+            return usage  # stopped before anything was used
         parts = (usage.get("inputTokens") or 0) + (usage.get("outputTokens") or 0)
         usage.setdefault("totalTokens", parts)
         return usage

@@ -143,5 +143,5 @@ async def test_an_answer_that_is_not_wanted_is_not_read_on(make_agent: MakeAgent
 
     output = await agent.stream("go", on_finish=on_finish, **T)
 
-    assert "tripwire" == await output.finish_reason
+    assert "other" == await output.finish_reason
     assert ["model", "run"] == closed

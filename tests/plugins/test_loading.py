@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mastra_conformance import case
+from mastra_core import Agent, Mastra
 from mastra_core.errors import (
     PluginBlockedError,
     PluginBrokenError,
@@ -18,6 +19,7 @@ from mastra_core.errors import (
 )
 from mastra_core.plugins import Registry, parse_adapter_url
 from mastra_core.plugins.manager import PluginManager
+from mastra_core.testing.scripted_model import ScriptedModel, text
 
 MakeManager = Callable[..., PluginManager]
 
@@ -411,3 +413,36 @@ def test_two_managers_know_nothing_of_each_other(site: Any, make_manager: MakeMa
 
     assert {"Extra": "active", "good": "active"} == statuses(first)
     assert {"good": "active"} == statuses(second)
+
+
+NEWER_PROCESSORS = """
+from mastra_core.plugins import Placed, hookimpl
+
+MASTRA_PROCESSOR_API = 2
+
+
+class Loud:
+    id = "loud"
+
+    def process_input(self, args):
+        raise RuntimeError("of another version")
+
+
+@hookimpl
+def mastra_input_processors():
+    yield Placed(processor=Loud(), slot="user")
+"""
+
+
+@case("processors", 48)
+@pytest.mark.anyio
+async def test_processors_of_a_newer_interface_are_left_out(site: Any) -> None:
+    """One warning says so, and the agents of the application run without them."""
+    site.add("mastra-newer", plugin=NEWER_PROCESSORS)
+    agent = Agent(id="helper", model=ScriptedModel([[text("ok")]]))
+
+    with pytest.warns(PluginWarning, match="needs processor API 2"):
+        async with Mastra(storage="memory:", agents=[agent]):
+            answer = await agent.generate("go")
+
+    assert "ok" == answer["text"]

@@ -109,6 +109,7 @@ def _step_form(step: Mapping[str, Any]) -> dict[str, Any]:
         "usage": step["usage"],
         "toolCalls": len(step["toolCalls"]),
         "toolResults": len(step["toolResults"]),
+        **({"tripwire": step["tripwire"]} if "tripwire" in step else {}),
     }
 
 

@@ -9,6 +9,8 @@ __all__ = ("Quiet",)
 
 #: Seconds after which something must have come to rest.
 _DEADLINE: Final = 20.0
+#: Tasks that look at storage now and then, as long as the application is open.
+_LOOKERS: Final = frozenset({"parked-runs"})
 
 
 class Quiet:
@@ -43,4 +45,8 @@ class Quiet:
             raise TimeoutError(f"Still at work: {', '.join(names)}.") from None
 
     def _working(self) -> set[asyncio.Task[object]]:
-        return {task for task in asyncio.all_tasks() if task not in self._ignored}
+        return {
+            task
+            for task in asyncio.all_tasks()
+            if task not in self._ignored and task.get_name() not in _LOOKERS
+        }

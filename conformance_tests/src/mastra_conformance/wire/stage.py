@@ -35,7 +35,10 @@ RESOURCE: Final = "user_123"
 NOTHING: Final = object()
 
 _TURNS: Final = 20
-_KNOWN_MEMBERS: Final = {"name", "tools", "memory", "notifications", "inputProcessors"}
+_KNOWN_MEMBERS: Final = {
+    *("name", "tools", "memory", "notifications", "maxProcessorRetries"),
+    *("inputProcessors", "outputProcessors", "errorProcessors"),
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,8 +195,12 @@ def _agent(name: str, data: Mapping[str, Any], model: ScriptedModel, props: _Pro
             if "notifications" in data
             else None
         ),
-        input_processors=[
-            SceneProcessor(processor, props.journal)
-            for processor in data.get("inputProcessors", ())
-        ],
+        input_processors=_processors(data, "inputProcessors", props.journal),
+        output_processors=_processors(data, "outputProcessors", props.journal),
+        error_processors=_processors(data, "errorProcessors", props.journal),
+        max_processor_retries=data.get("maxProcessorRetries"),
     )
+
+
+def _processors(data: Mapping[str, Any], kind: str, journal: Journal) -> list[SceneProcessor]:
+    return [SceneProcessor(processor, journal) for processor in data.get(kind, ())]
