@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
+from mastra_core.base.tasks import shielded
 from mastra_core.bus.delivery import envelope
 from mastra_core.bus.driver import BusDriver, Outgoing, Start
 from mastra_core.bus.handlers import HandlerKey
@@ -52,6 +53,8 @@ _DRAINING: Final = "draining"
 _CLOSED: Final = "closed"
 #: How long closing waits for handlers that were cancelled.
 _CANCEL_S: Final = 1.0
+#: How long closing may take when opening was cancelled.
+_CANCELLED_OPEN_S: Final = 10.0
 
 
 class EventEngine:
@@ -253,6 +256,12 @@ class EventEngine:
             raise FlushTimeoutError(timeout_ms=timeout_ms, running=self._topics.count_active())
 
     async def aclose(self) -> None:
+        opening = self._opening
+        if self._state is None and opening is not None:
+            # It can't be called back; what it opens is closed below.
+            await asyncio.wait([opening])
+            if not opening.cancelled():
+                opening.exception()
         if self._state is None:
             self._state = _CLOSED
         if self._closing is None and self._state is _OPEN:
@@ -264,7 +273,12 @@ class EventEngine:
             await asyncio.shield(self._closing)
 
     async def __aenter__(self) -> Self:
-        await self._ready()
+        try:
+            await self._ready()
+        except asyncio.CancelledError:
+            # Nobody will leave the block that nobody entered.
+            await shielded(self.aclose(), _CANCELLED_OPEN_S)
+            raise
         return self
 
     async def __aexit__(

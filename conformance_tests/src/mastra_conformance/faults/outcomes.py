@@ -19,6 +19,7 @@ RECOVERY_S: Final = 5.0
 """So soon after the fault is over everything works again (design 5.5)."""
 
 _PAUSE_S: Final = 0.02
+_WAIT_S: Final = 20.0
 
 #: What each role may raise.
 FAMILIES: Final = {"storage": StorageError, "pubsub": PubSubError, "lease": LeaseError}
@@ -68,15 +69,25 @@ async def recovers(
         await asyncio.sleep(_PAUSE_S)
 
 
-async def until(holds: Callable[[], bool], *, within_s: float = 4 * CALL_S) -> None:
+async def until(
+    holds: Callable[[], bool], *, within_s: float = _WAIT_S, why: Callable[[], object] = str
+) -> None:
     """
     Wait for something that must come while other tasks and processes work.
 
+    Args:
+        holds: Whether it has come.
+        within_s: How long it may take.
+        why: What to show if it doesn't come.
+
     Raises:
-        TimeoutError: It didn't come.
+        AssertionError: It didn't come.
     """
-    async with asyncio.timeout(within_s):
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(_PAUSE_S)
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                if holds():
+                    return
+                await asyncio.sleep(_PAUSE_S)
+    except TimeoutError:
+        raise AssertionError(f"It did not come within {within_s:g} s. {why()}".strip()) from None

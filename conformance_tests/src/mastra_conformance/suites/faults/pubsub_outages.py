@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ClassVar, Final
 
@@ -76,8 +77,8 @@ class PubSubOutageSuite(Suite):
                 is_over = True
             accepted = publisher.accepted
             notebook.note("Accepted", f"{len(accepted)}, errors {Counter(publisher.errors)}")
-            await until(lambda: set(accepted) <= {event.data for event in seen.events})
-            await until(lambda: set(accepted) <= set(group.acked))
+            await _have_come(lambda: seen.data, accepted)
+            await _have_come(lambda: group.acked, accepted)
             await bus.flush()
 
         assert accepted == once_in_order(seen.events)
@@ -102,7 +103,7 @@ class PubSubOutageSuite(Suite):
                 await until(lambda: len(publisher.accepted) > len(crashed) + 30)
                 is_over = True
             later = [number for number in publisher.accepted if number > max(crashed) + 1]
-            await until(lambda: set(later) <= {event.data for event in seen.events})
+            await _have_come(lambda: seen.data, later)
             await bus.flush()
 
         in_order = once_in_order(seen.events)
@@ -128,7 +129,7 @@ class PubSubOutageSuite(Suite):
             await asyncio.sleep(seconds)
             await site.network.heal()
             await publish_all(writer, "t", range(120, 140))
-            await until(lambda: len(set(seen.data)) >= 140)
+            await _have_come(lambda: seen.data, range(140))
             await bus.flush()
 
         assert list(range(140)) == once_in_order(seen.events)
@@ -268,8 +269,8 @@ class PubSubOutageSuite(Suite):
             await site.server.resume()
             await waiting
             await recovers("pubsub", lambda: publisher.publish(2))
-            await until(lambda: {0, 1, 2} <= set(seen.data))
-            await until(lambda: {0, 1, 2} <= set(group.acked))
+            await _have_come(lambda: seen.data, [0, 1, 2])
+            await _have_come(lambda: group.acked, [0, 1, 2])
 
         assert [0, 1, 2] == once_in_order(seen.events)
         assert [] == group.faults([0, 1, 2])
@@ -277,3 +278,11 @@ class PubSubOutageSuite(Suite):
 
 async def _publish(bus: PubSub, number: int) -> None:
     await bus.publish("t", make_event(number), dedupe_id=f"e{number}")
+
+
+async def _have_come(got: Callable[[], Iterable[int]], wanted: Iterable[int]) -> None:
+    """Wait until all of these have arrived."""
+    await until(
+        lambda: set(wanted) <= set(got()),
+        why=lambda: f"Missing: {sorted(set(wanted) - set(got()))[:20]}",
+    )
