@@ -258,7 +258,7 @@ def claim_due(
         original_summary_at=summary_at,
         claimed_count=record.coalesced_count,
     )
-    original = record.replace(deliver_at=deliver_at, summary_at=summary_at)
+    original = _scheduled(record, deliver_at, summary_at)
     moved = record.replace(
         deliver_at=expires_at if full_due else deliver_at,
         summary_at=expires_at if summary_due else summary_at,
@@ -506,6 +506,15 @@ def _restored(record: NotificationRecord, sidecar: Sidecar) -> NotificationRecor
         deliver_at = sidecar.original_deliver_at
     if _holds_summary(record, sidecar):
         summary_at = sidecar.original_summary_at
+    return _scheduled(record, deliver_at, summary_at)
+
+
+def _scheduled(
+    record: NotificationRecord, deliver_at: datetime | None, summary_at: datetime | None
+) -> NotificationRecord:
+    """The record with these due times; itself if it has them."""
+    if deliver_at is record.deliver_at and summary_at is record.summary_at:
+        return record
     return record.replace(deliver_at=deliver_at, summary_at=summary_at)
 
 

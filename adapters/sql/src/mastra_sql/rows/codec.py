@@ -116,12 +116,16 @@ class RowCodec(Generic[M]):
     def changes(self, before: M, after: M) -> dict[str, Any]:
         """Parameters of the columns whose value differs; a JSON value is one if it is another
         object, since ``1`` and ``true`` are equal to Python but not to JSON."""
-        old, new = before.__dict__, after.__dict__
-        return {
-            column: value if write is None or value is None else write(value)
-            for field, (column, write) in self._writers.items()
-            if (value := new[field]) is not old[field] and (write is encode or value != old[field])
-        }
+        old = before.__dict__
+        found: dict[str, Any] = {}
+        for field, value in after.__dict__.items():
+            # Most values are the same objects.
+            if value is old[field] or field in self._columnless:
+                continue
+            column, write = self._writers[field]
+            if write is encode or value != old[field]:
+                found[column] = value if write is None or value is None else write(value)
+        return found
 
     def given(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters for these fields (Python names), by column name."""
