@@ -61,6 +61,7 @@ class PostgresDialect(SqlDialect):
     """PostgreSQL 15 and later."""
 
     store: ClassVar[str] = "postgres"
+    is_alone: ClassVar[bool] = False
 
     def __init__(self, *, naive_timezone: str = "UTC", scope: str = "") -> None:
         """

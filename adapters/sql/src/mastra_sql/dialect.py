@@ -30,6 +30,9 @@ class SqlDialect(ABC):
     #: Short name for messages and error ids, e.g. ``libsql``.
     store: ClassVar[str]
 
+    #: Whether nobody else writes while a transaction that writes is open.
+    is_alone: ClassVar[bool] = True
+
     @property
     @abstractmethod
     def compiler(self) -> Dialect:

@@ -42,11 +42,13 @@ class NotificationStatements(StatementSet):
                 .exists()
             )
             source = select(*values.values()).where(~exists)
-            return (  # type: ignore[no-any-return]  # an insert of either database
-                self.dialect.insert(table)
-                .from_select(list(values), source, include_defaults=False)
-                .returning(literal_column("1"))
+            statement: Any = self.dialect.insert(table).from_select(
+                list(values), source, include_defaults=False
             )
+            if not self.dialect.is_alone:
+                # Somebody may add the pair after this looked.
+                statement = statement.on_conflict_do_nothing()
+            return statement.returning(literal_column("1"))  # type: ignore[no-any-return]
 
         return self._shape("insert", build)
 
@@ -229,7 +231,7 @@ class NotificationStatements(StatementSet):
 
         return self._shape("due", build, frozenset(filters), limited)
 
-    def claimable(self, filters: Collection[str]) -> Statement:
+    def claimable(self, filters: Collection[str], *, only_keys: bool = False) -> Statement:
         """Due records that no standing claim holds, each with its sidecar (S10)."""
 
         def build() -> Executable:
@@ -253,7 +255,7 @@ class NotificationStatements(StatementSet):
             if "threadId" in filters:
                 conditions.append(table.c.threadId == parameter("threadId"))
             return (
-                select(*self.all_of(table), *self._sidecar_columns())
+                select(*self._pair_columns(only_keys=only_keys))
                 .select_from(joined)
                 .where(*conditions)
                 .order_by(*self._due_order())
@@ -261,9 +263,9 @@ class NotificationStatements(StatementSet):
                 .with_for_update(of=table, skip_locked=True)
             )
 
-        return self._shape("claimable", build, frozenset(filters))
+        return self._shape("claimable", build, frozenset(filters), only_keys)
 
-    def unconfirmed(self, filters: Collection[str]) -> Statement:
+    def unconfirmed(self, filters: Collection[str], *, only_keys: bool = False) -> Statement:
         """Records whose accepted signal nobody has seen as a message row (S21)."""
 
         def build() -> Executable:
@@ -286,7 +288,7 @@ class NotificationStatements(StatementSet):
                     )
                 )
             return (
-                select(*self.all_of(table), *self._sidecar_columns())
+                select(*self._pair_columns(only_keys=only_keys))
                 .select_from(claims.join(table, self._sidecar_of()))
                 .where(*conditions)
                 .order_by(self.dialect.time_out(claims.c.acceptedAt), table.c.id)
@@ -294,7 +296,7 @@ class NotificationStatements(StatementSet):
                 .with_for_update(of=table, skip_locked=True)
             )
 
-        return self._shape("unconfirmed", build, frozenset(filters))
+        return self._shape("unconfirmed", build, frozenset(filters), only_keys)
 
     # -- sidecars --------------------------------------------------------------------------
 
@@ -354,6 +356,12 @@ class NotificationStatements(StatementSet):
     def _sidecar_of(self) -> ColumnElement[bool]:
         table, claims = self.tables.notifications, self.tables.claims
         return and_(claims.c.threadId == table.c.threadId, claims.c.notificationId == table.c.id)
+
+    def _pair_columns(self, *, only_keys: bool) -> list[ColumnElement[Any]]:
+        table = self.tables.notifications
+        if only_keys:
+            return [table.c.threadId, table.c.id]
+        return [*self.all_of(table), *self._sidecar_columns()]
 
     def _sidecar_columns(self) -> list[ColumnElement[Any]]:
         columns = [self.readable(c) for c in self.tables.claims.columns]

@@ -49,33 +49,41 @@ class SqlHost:
         [rows] = yield (Step(statement),)
         return self.dialect.time_from(rows[0][0])
 
-    def locked(self, scope: Sequence[str], *steps: Step) -> Program[list[Rows]]:
-        """The rows of these reads; later programs with the same scope wait for this one."""
-        lock = self.dialect.lock(scope)
-        if lock is None:
+    def locked(self, scopes: Sequence[Sequence[str]], *steps: Step) -> Program[list[Rows]]:
+        """The rows of these reads; later programs with one of the scopes wait for this one."""
+        locks = [lock for scope in scopes if (lock := self.dialect.lock(scope)) is not None]
+        # In one order everywhere, so that no two wait for each other.
+        locks.sort(key=lambda lock: lock[1])
+        results = yield (*(Step(*lock) for lock in locks), *steps)
+        return results[len(locks) :]
+
+    def settled(self, *steps: Step) -> Program[list[Rows]]:
+        """
+        The rows of reads that lock one table and join others.
+
+        Waiting for a lock brings the locked row up to date, but not what is joined to it. So
+        where others write at the same time, the first reading locks and the second one sees.
+        """
+        if self.dialect.is_alone:
             return (yield steps)
-        return (yield (Step(*lock), *steps))[1:]
+        return (yield (*steps, *steps))[len(steps) :]
 
     def timed(
-        self, read: Callable[[datetime | None], Step], scope: Sequence[str] | None = None
-    ) -> Program[tuple[datetime, Rows]]:
+        self,
+        read: Callable[[datetime | None], Sequence[Step]],
+        scopes: Sequence[Sequence[str]] = (),
+    ) -> Program[tuple[datetime, list[Rows]]]:
         """
-        The store's time, and the rows of a read that may depend on it.
+        The store's time, and the rows of reads that may depend on it.
 
         Args:
-            read: Gets the time, or None where the statement asks for it itself.
-            scope: Later programs with the same scope wait for this one.
+            read: Gets the time, or None where the statements ask for it themselves.
+            scopes: Later programs with one of them wait for this one.
         """
         statement = self.dialect.server_now()
         if statement is None or self.dialect.now_inside() is None:
             now = yield from self.store_now()
-            [rows] = yield from self._reads(scope, read(now))
-            return now, rows
-        # The clock is looked at behind the lock and the rows: what they call past is past.
-        rows, [(told,)] = yield from self._reads(scope, read(None), Step(statement))
-        return self.dialect.time_from(told), rows
-
-    def _reads(self, scope: Sequence[str] | None, *steps: Step) -> Program[list[Rows]]:
-        if scope is None:
-            return (yield steps)
-        return (yield from self.locked(scope, *steps))
+            return now, (yield from self.locked(scopes, *read(now)))
+        # The clock is looked at behind locks and rows: what they call past is past.
+        *results, [(told,)] = yield from self.locked(scopes, *read(None), Step(statement))
+        return self.dialect.time_from(told), results

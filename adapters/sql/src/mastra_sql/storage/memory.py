@@ -434,7 +434,9 @@ class SqlMemory:
         now = self._host.clock.now()
 
         def program() -> Program[Resource]:
-            [rows] = yield (Step.of(self._sql.get_resource(), {"id": resource_id}),)
+            get = Step.of(self._sql.get_resource(), {"id": resource_id})
+            # Two first writers must not both find nothing.
+            [rows] = yield from self._host.locked([("resource", resource_id)], get)
             before = (
                 self._resources.model(rows[0])
                 if rows
@@ -476,7 +478,7 @@ class SqlMemory:
         )
 
         def program() -> Program[ClonedThread]:
-            sources, taken, rows = yield reads
+            sources, taken, rows = yield from self._host.locked([("thread", new_id)], *reads)
             if not sources:
                 raise ThreadNotFoundError(thread_id=source_thread_id)
             if taken:

@@ -6,8 +6,9 @@ are read, handed to a rule and written, in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Literal, NoReturn
 
 from mastra_core.base.pace import in_turns
@@ -37,6 +38,7 @@ from mastra_core.wire.notifications import (
 from mastra_sql.executor import Program, Row, Rows, Step
 from mastra_sql.rows.codec import RowCodec
 from mastra_sql.rows.sidecars import SidecarCodec
+from mastra_sql.statement import Statement
 from mastra_sql.statements.notifications import NotificationStatements
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
@@ -132,12 +134,13 @@ class SqlNotifications:
             "dedupeKey": notification.dedupe_key or "",
             "coalesceKey": notification.coalesce_key or "",
         }
-        reads = [Step.of(self._sql.find_match(), scope)]
-        if notification.id is not None:
-            reads.append(get)
-        words = [str(value) for value in scope.values()]
-        rows, *same = yield from self._host.locked(words, *reads)
-        return any(same), self._pair(rows[0]) if rows else None
+        find = Step.of(self._sql.find_match(), scope)
+        more = () if notification.id is None else (get,)
+        # Found again behind the lock on what was found first, see ``settled``.
+        finds = (find,) if self._host.dialect.is_alone else (find, find)
+        found = yield from self._host.locked(_key_scopes(scope), *more, *finds)
+        rows = found[-1]
+        return any(found[: len(more)]), self._pair(rows[0]) if rows else None
 
     async def _existing(
         self, record: NotificationRecord, on_conflict: Literal["raise", "return"]
@@ -404,16 +407,13 @@ class SqlNotifications:
         if thread_id is not None:
             values["threadId"] = thread_id
         filters = values.keys() & {"agentIds", "threadId"}
-        statement = self._sql.claimable(filters)
-
-        def read(store_now: datetime | None) -> Step:
-            return Step.of(statement, {**values, "store_now": self._time_or_none(store_now)})
+        find = partial(self._sql.claimable, filters)
 
         def program() -> Program[list[NotificationClaim]]:
-            store_now, rows = yield from self._host.timed(read)
+            store_now, pairs = yield from self._claimed_first(find, values)
             steps: list[Step] = []
             granted: list[NotificationClaim] = []
-            for pair in map(self._pair, rows):
+            for pair in pairs:
                 claimed = claims.claim_due(
                     *pair,
                     owner=owner,
@@ -445,16 +445,14 @@ class SqlNotifications:
         }
         if agent_ids is not None:
             values["agentIds"] = self._host.dialect.list_value(agent_ids)
-        statement = self._sql.unconfirmed(values.keys() & {"agentIds"})
-
-        def read(store_now: datetime | None) -> Step:
-            return Step.of(statement, {**values, "store_now": self._time_or_none(store_now)})
+        filters = values.keys() & {"agentIds"}
+        find = partial(self._sql.unconfirmed, filters)
 
         def program() -> Program[list[NotificationClaim]]:
-            store_now, rows = yield from self._host.timed(read)
+            store_now, pairs = yield from self._claimed_first(find, values)
             steps: list[Step] = []
             granted: list[NotificationClaim] = []
-            for pair in map(self._pair, rows):
+            for pair in pairs:
                 claimed = claims.claim_unconfirmed(
                     *pair, owner=owner, store_now=store_now, visibility_ms=visibility_ms
                 )
@@ -629,8 +627,31 @@ class SqlNotifications:
 
     def _read_pair(self, thread_id: str, notification_id: str) -> Program[Pair | None]:
         key = {"threadId": thread_id, "id": notification_id}
-        [rows] = yield (Step.of(self._sql.get_with_sidecar(), key),)
+        [rows] = yield from self._host.settled(Step.of(self._sql.get_with_sidecar(), key))
         return self._pair(rows[0]) if rows else None
+
+    def _claimed_first(
+        self, find: Callable[..., Statement], values: Mapping[str, Any]
+    ) -> Program[tuple[datetime, list[Pair]]]:
+        """
+        The store's time, and the pairs that a claim finds; nobody else gets or changes them.
+
+        Where others write at the same time, only those count that were locked by a first
+        look: what a second look finds besides may have a sidecar that is being changed.
+        """
+        is_alone = self._host.dialect.is_alone
+
+        def read(store_now: datetime | None) -> list[Step]:
+            bound = {**values, "store_now": self._time_or_none(store_now)}
+            looks = [Step.of(find(), bound)]
+            return looks if is_alone else [Step.of(find(only_keys=True), bound), *looks]
+
+        store_now, results = yield from self._host.timed(read)
+        pairs = [self._pair(row) for row in results[-1]]
+        if not is_alone:
+            locked = {(thread_id, found) for thread_id, found in results[0]}
+            pairs = [(r, s) for r, s in pairs if (r.thread_id, r.id) in locked]
+        return store_now, pairs
 
     def _read_claim(self, ref: ClaimRef) -> Program[Pair | None]:
         """The pair of a claim that is still current."""
@@ -639,15 +660,17 @@ class SqlNotifications:
 
     def _read_claims(self, refs: Sequence[ClaimRef]) -> Program[list[Pair | None]]:
         statement = self._sql.get_with_sidecar()
-        found = yield [
-            Step.of(statement, {"threadId": ref.thread_id, "id": ref.notification_id})
-            for ref in refs
+        # Locked in one order everywhere, so that no two wait for each other.
+        keys = sorted({(ref.thread_id, ref.notification_id) for ref in refs})
+        found = yield from self._host.settled(
+            *(Step.of(statement, {"threadId": thread, "id": found}) for thread, found in keys)
+        )
+        stored = {key: self._pair(rows[0]) for key, rows in zip(keys, found, strict=True) if rows}
+        pairs = [stored.get((ref.thread_id, ref.notification_id)) for ref in refs]
+        return [
+            pair if pair is not None and claims.is_current(pair[1], ref) else None
+            for ref, pair in zip(refs, pairs, strict=True)
         ]
-        pairs: list[Pair | None] = []
-        for ref, rows in zip(refs, found, strict=True):
-            pair = self._pair(rows[0]) if rows else None
-            pairs.append(pair if pair is not None and claims.is_current(pair[1], ref) else None)
-        return pairs
 
     def _save(self, before: Pair, after: Pair) -> list[Step]:
         """Write what differs."""
@@ -676,6 +699,13 @@ class SqlNotifications:
 
     def _time(self, at: datetime) -> Any:
         return self._host.dialect.time_value(at)
+
+
+def _key_scopes(scope: Mapping[str, Any]) -> list[list[str]]:
+    """What creates with an equal key have in common; a record may match by either key."""
+    where = [str(scope[name]) for name in ("threadId", "source", "kind", "agentId", "resourceId")]
+    keys = ("dedupeKey", "coalesceKey")
+    return [[*where, name, scope[name]] for name in keys if scope[name]]
 
 
 def _check_claim(owner: str, limit: int, visibility_ms: int) -> None:

@@ -38,7 +38,7 @@ class SqlThreadState:
 
         def program() -> Program[bool]:
             [rows] = yield from self._host.locked(
-                [thread_id, state_type], self._get(thread_id, state_type)
+                [(thread_id, state_type)], self._get(thread_id, state_type)
             )
             if not same_json(decode(rows[0][0]) if rows else None, wanted):
                 return False

@@ -535,7 +535,7 @@ class SqlWorkflows:
     ) -> Program[_Stored | None]:
         statement = self._sql.get(with_version=with_version)
         key = {"workflow_name": workflow_name, "run_id": run_id}
-        [rows] = yield from self._host.locked([workflow_name, run_id], Step.of(statement, key))
+        [rows] = yield from self._host.locked([(workflow_name, run_id)], Step.of(statement, key))
         if not rows:
             return None
         document = document_from_text(rows[0][3], run_id=run_id)
@@ -546,7 +546,7 @@ class SqlWorkflows:
     ) -> Program[tuple[datetime, Document | None]]:
         """The store's time, and the document of a key; later writers of the key wait."""
         step = Step.of(self._sql.get(), {"workflow_name": workflow_name, "run_id": run_id})
-        now, rows = yield from self._host.timed(lambda _: step, [workflow_name, run_id])
+        now, [rows] = yield from self._host.timed(lambda _: [step], [(workflow_name, run_id)])
         return now, document_from_text(rows[0][3], run_id=run_id) if rows else None
 
     def _check_claim(
