@@ -122,20 +122,12 @@ class EventEngine:
         if self._state is not _OPEN:
             await self._ready(even_draining=True)
         check_topic(topic)
-        stamped = envelope(event, 1, topic)
-        stamped.id = dedupe_id or self._stamps.new_id()
-        stamped.created_at = self._stamps.now()
         if local_only:
-            self._topics.offer_local(topic, stamped)
+            self._topics.offer_local(topic, self._stamped(topic, event, dedupe_id))
             return
         if fence is not None and not self.capabilities.fencing:
             raise self._unsupported("fencing")
-        stamped.cursor = None
-        payload, size = self._driver.encode(topic, stamped)
-        limit = self.capabilities.max_event_bytes
-        if limit is not None and size > limit:
-            raise EventTooLargeError(topic=topic, size=size, limit=limit)
-        await self._publisher.append(topic, Outgoing(stamped, payload, size, dedupe_id, fence))
+        await self._publisher.append(topic, self._outgoing(topic, event, dedupe_id, fence))
         self._topics.signal(topic)
 
     # -- subscribing -------------------------------------------------------------------------------
@@ -321,6 +313,29 @@ class EventEngine:
         await self._ready()
         if not self.capabilities.dead_letter:
             raise self._unsupported("dead_letter")
+
+    def _outgoing(
+        self, topic: str, event: Event, dedupe_id: str | None, fence: FenceToken | None = None
+    ) -> Outgoing:
+        """
+        The event as the log takes it.
+
+        Raises:
+            EventTooLargeError, WireEncodeError: It takes no such event.
+        """
+        stamped = self._stamped(topic, event, dedupe_id)
+        stamped.cursor = None
+        payload, size = self._driver.encode(topic, stamped)
+        limit = self.capabilities.max_event_bytes
+        if limit is not None and size > limit:
+            raise EventTooLargeError(topic=topic, size=size, limit=limit)
+        return Outgoing(stamped, payload, size, dedupe_id, fence)
+
+    def _stamped(self, topic: str, event: Event, dedupe_id: str | None) -> Event:
+        stamped = envelope(event, 1, topic)
+        stamped.id = dedupe_id or self._stamps.new_id()
+        stamped.created_at = self._stamps.now()
+        return stamped
 
     def _unsupported(self, capability: str) -> CapabilityNotSupportedError:
         return CapabilityNotSupportedError(

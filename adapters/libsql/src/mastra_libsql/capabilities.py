@@ -10,12 +10,16 @@ from mastra_core.contracts.pubsub import PubSubCapabilities
 __all__ = (
     "LEASE_CAPABILITIES",
     "MAX_EVENT_BYTES",
+    "MAX_REMOTE_EVENT_BYTES",
     "PUBSUB_CAPABILITIES",
     "STORAGE_CAPABILITIES",
 )
 
 MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 """Size limit of one event."""
+
+MAX_REMOTE_EVENT_BYTES: Final = 4 * 1024 * 1024
+"""The same at a libSQL server, which takes no value of 5 MB and more."""
 
 PUBSUB_CAPABILITIES: Final = PubSubCapabilities(
     durable=True,

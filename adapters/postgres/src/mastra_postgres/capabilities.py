@@ -4,7 +4,32 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ("STORAGE_CAPABILITIES",)
+from mastra_core.contracts.lease import LeaseCapabilities
+from mastra_core.contracts.pubsub import PubSubCapabilities
+
+__all__ = (
+    "LEASE_CAPABILITIES",
+    "MAX_EVENT_BYTES",
+    "PUBSUB_CAPABILITIES",
+    "STORAGE_CAPABILITIES",
+)
+
+MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
+"""Size limit of one event."""
+
+PUBSUB_CAPABILITIES: Final = PubSubCapabilities(
+    durable=True,
+    cross_process=True,
+    cross_host=True,
+    max_event_bytes=MAX_EVENT_BYTES,
+    leases=True,
+    fencing=True,
+    lease_watch=True,
+)
+"""Everything that the contract of the bus offers."""
+
+LEASE_CAPABILITIES: Final = LeaseCapabilities(cross_process=True, cross_host=True)
+"""Everything that the contract of leases offers."""
 
 STORAGE_CAPABILITIES: Final = frozenset(
     {

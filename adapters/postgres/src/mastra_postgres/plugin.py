@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from mastra_core.plugins import StorageSpec, hookimpl
-from mastra_postgres.capabilities import STORAGE_CAPABILITIES
+from mastra_core.plugins import LeaseSpec, PubSubSpec, StorageSpec, hookimpl
+from mastra_postgres.capabilities import (
+    LEASE_CAPABILITIES,
+    PUBSUB_CAPABILITIES,
+    STORAGE_CAPABILITIES,
+)
 
-__all__ = ("MASTRA_PLUGIN_API", "mastra_storage_adapters")
+__all__ = (
+    "MASTRA_PLUGIN_API",
+    "mastra_lease_adapters",
+    "mastra_pubsub_adapters",
+    "mastra_storage_adapters",
+)
 
 MASTRA_PLUGIN_API = (1, 0)
 
@@ -28,4 +37,34 @@ def mastra_storage_adapters() -> Iterable[StorageSpec]:
         capabilities=STORAGE_CAPABILITIES,
         extra="postgres",
         summary="Everything in a PostgreSQL database, shared by any number of processes.",
+    )
+
+
+@hookimpl
+def mastra_pubsub_adapters() -> Iterable[PubSubSpec]:
+    """The bus in the same database."""
+    yield PubSubSpec(
+        name="postgres",
+        schemes=_SCHEMES,
+        drivers=_DRIVERS,
+        factory="mastra_postgres.pubsub:PostgresPubSub",
+        settings="mastra_postgres.pubsub:PostgresPubSubSettings",
+        capabilities=PUBSUB_CAPABILITIES,
+        extra="postgres",
+        summary="Events between processes that share a PostgreSQL database.",
+    )
+
+
+@hookimpl
+def mastra_lease_adapters() -> Iterable[LeaseSpec]:
+    """Leases in the same database."""
+    yield LeaseSpec(
+        name="postgres",
+        schemes=_SCHEMES,
+        drivers=_DRIVERS,
+        factory="mastra_postgres.lease:PostgresLease",
+        settings="mastra_postgres.lease:PostgresLeaseSettings",
+        capabilities=LEASE_CAPABILITIES,
+        extra="postgres",
+        summary="Leases between processes that share a PostgreSQL database.",
     )

@@ -16,6 +16,8 @@ __all__ = (
     "PostgresSettings",
 )
 
+#: What a prefix of table names looks like.
+PREFIX: Final = r"^[A-Za-z_]?[A-Za-z0-9_]*$"
 _SCHEMES: Final = frozenset({"postgresql", "postgres", "postgresql+psycopg", "postgres+psycopg"})
 
 
@@ -92,7 +94,7 @@ class PostgresSettings(PostgresConnection):
     """
 
     #: Put in front of every table name; with one, peers of the other language see nothing.
-    prefix: str = Field(default="", pattern=r"^[A-Za-z_]?[A-Za-z0-9_]*$")
+    prefix: str = Field(default="", pattern=PREFIX)
     #: Never create or change anything; refuse to open what has to be migrated first.
     disable_init: bool = False
     #: Zone of the naive time columns; the ``TZ`` of all Node processes on the database.

@@ -13,7 +13,7 @@ from mastra_core.contracts.pubsub import PubSubCapabilities
 from mastra_core.plugins.context import AdapterContext
 from mastra_libsql.bus_dialect import bus_dialect
 from mastra_libsql.bus_schema import BusSchema, plan_of_parts
-from mastra_libsql.capabilities import PUBSUB_CAPABILITIES
+from mastra_libsql.capabilities import MAX_REMOTE_EVENT_BYTES, PUBSUB_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.lease import LibSQLLease, LibSQLLeaseSettings
 from mastra_libsql.migrate import MigrationPlan
@@ -155,4 +155,4 @@ def _capabilities_of(target: Target) -> PubSubCapabilities:
         case TargetKind.FILE:
             return replace(PUBSUB_CAPABILITIES, cross_host=False)
         case TargetKind.HTTP | TargetKind.WEBSOCKET:
-            return PUBSUB_CAPABILITIES
+            return replace(PUBSUB_CAPABILITIES, max_event_bytes=MAX_REMOTE_EVENT_BYTES)

@@ -15,6 +15,7 @@ from sqlalchemy import Executable, func, insert, literal_column, select, update
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.contracts.pubsub import PubSubCapabilities
+from mastra_libsql.doorbell import FileDoorbell
 from mastra_libsql.embedded import EmbeddedExecutor
 from mastra_libsql.sharing import Place
 from mastra_sql.bus import (
@@ -87,6 +88,10 @@ class LibSQLDriver(SqlBusDriver):
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.aclose()
+
+    def _hint_was_lost(self) -> None:
+        if isinstance(self._bell, FileDoorbell):
+            self._bell.missed()
 
     async def _transact(self, operation: str, program: Any, *, durably: bool = False) -> Any:
         executor = self.executor

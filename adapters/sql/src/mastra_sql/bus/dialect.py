@@ -13,6 +13,8 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    cast,
+    literal_column,
 )
 from sqlalchemy.engine import Dialect
 
@@ -20,17 +22,24 @@ from mastra_core.base.jsonjs import encode
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.tables import ColumnKind
 
-__all__ = ("BusDialect", "number", "words")
+__all__ = ("BusDialect", "listed", "number", "words")
 
 
-def words(name: str) -> BindParameter[Any]:
-    """A text that is bound with every call."""
-    return bindparam(name, required=True, type_=Text())
+def words(name: str) -> ColumnElement[Any]:
+    """A text that is bound with every call; the server is told what it is."""
+    bound: BindParameter[Any] = bindparam(name, required=True, type_=Text())
+    return cast(bound, Text())
 
 
-def number(name: str) -> BindParameter[Any]:
+def number(name: str) -> ColumnElement[Any]:
     """A number that is bound with every call."""
-    return bindparam(name, required=True, type_=BigInteger())
+    bound: BindParameter[Any] = bindparam(name, required=True, type_=BigInteger())
+    return cast(bound, BigInteger())
+
+
+def listed(name: str) -> BindParameter[Any]:
+    """A list that is one parameter, in the form of the dialect."""
+    return bindparam(name, required=True, type_=Text())
 
 
 class BusDialect(ABC):
@@ -99,6 +108,11 @@ class BusDialect(ABC):
     @abstractmethod
     def held(self, pending: Table, name: str) -> ColumnElement[bool]:
         """Whether (epoch, seq, attempt) of a row is in a list that is one parameter."""
+
+    def column_of(self, table: Table, name: str) -> ColumnElement[Any]:
+        """A column with its table, also where SQLAlchemy would leave that out (RETURNING)."""
+        prefix = self.compiler.identifier_preparer.format_table(table)
+        return literal_column(f'{prefix}."{name}"')
 
     def numbers_value(self, numbers: Sequence[int]) -> Any:
         """A list for ``one_of_numbers``."""

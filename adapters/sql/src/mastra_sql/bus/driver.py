@@ -140,10 +140,14 @@ class SqlBusDriver(ABC):
         self._watched: frozenset[str] = frozenset()
         #: Epoch and revision of the watched topics when they were last looked at.
         self._revisions: dict[str, tuple[int, int]] = {}
+        #: Topics that changed and were told of since then.
+        self._told: set[str] = set()
         #: Topics whose groups are too far behind to let anything go, until when it is no use.
         self._full_until: dict[str, int] = {}
         #: Groups whose members want one event at a time.
         self._ordered: set[tuple[str, str]] = set()
+        #: Groups that somebody here claims for.
+        self._groups: set[tuple[str, str, str]] = set()
         self._sweeper: Sweeper | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -199,7 +203,7 @@ class SqlBusDriver(ABC):
 
     async def _append_all(self, topic: str, events: Sequence[NewEvent]) -> Appended:
         steps = self.insert(topic, events)
-        rows = await self._run("publish", steps, durably=is_durable(topic))
+        rows = await self._run("publish", steps, durably=self.is_durable(topic))
         return _appended(rows[0])
 
     async def _append_some(
@@ -235,7 +239,7 @@ class SqlBusDriver(ABC):
             results = yield steps
             return errors, _appended(results[0]) if events else None
 
-        return await self._transact("publish", program, durably=is_durable(topic))
+        return await self._transact("publish", program, durably=self.is_durable(topic))
 
     def _look_before(
         self, topic: str, batch: Sequence[Outgoing]
@@ -266,6 +270,10 @@ class SqlBusDriver(ABC):
         return NewEvent(
             text_of(event.id), text_of(event.type), text_of(event.run_id), str(one.payload)
         )
+
+    def is_durable(self, topic: str) -> bool:
+        """Whether an accepted event must survive a crash of the store itself (8.1)."""
+        return is_durable(topic)
 
     def topic_values(self, topic: str) -> dict[str, Any]:
         """Parameters of a topic's row."""
@@ -388,16 +396,22 @@ class SqlBusDriver(ABC):
         self._pace.news()
 
     async def wake(self) -> Collection[str] | None:
-        names = await self._hints.wait(self._clock, self._pace.current)
+        names = await self._hints.wait(self._clock, self._seconds_to_next_look())
         if names:
             self._pace.news()
-            return [self._topic_of(name) for name in names]
+            topics = [self._topic_of(name) for name in names]
+            self._told.update(topics)
+            return topics
         changed = await self._changed_topics()
         if changed:
             self._pace.news()
         else:
             self._pace.nothing()
         return changed
+
+    def _seconds_to_next_look(self) -> float:
+        """How long to rely on hints alone."""
+        return self._pace.current
 
     async def _changed_topics(self) -> list[str]:
         """Which of the watched topics changed since they were last looked at."""
@@ -408,16 +422,26 @@ class SqlBusDriver(ABC):
         with bus_errors():
             [rows] = await self._read("poll", Step.of(self.statements.revisions(), values))
         changed = []
+        has_missed = False
         for key, epoch, revision in rows:
             topic = by_key.get(key)
-            if topic is not None and self._revisions.get(topic) != (epoch, revision):
+            known = self._revisions.get(topic or "")
+            if topic is not None and known != (epoch, revision):
                 self._revisions[topic] = (epoch, revision)
                 changed.append(topic)
+                has_missed = has_missed or (known is not None and topic not in self._told)
+        self._told.clear()
+        if has_missed:
+            self._hint_was_lost()
         return changed
+
+    def _hint_was_lost(self) -> None:  # noqa: B027 - most databases have no answer
+        """Something was found that nobody had told of."""
 
     def _tell(self, topic: str) -> None:
         """Others may want to know; our own engine does."""
         self._pace.news()
+        self._told.add(topic)
         if self._bell is not None:
             self._bell.ring(f"t:{self.key(topic)}", self._hints)
 
@@ -440,9 +464,11 @@ class SqlBusDriver(ABC):
         ]
         with bus_errors():
             await self._run("join", steps)
+        self._groups.add((topic, group, consumer))
 
     async def leave_group(self, topic: str, group: str, consumer: str) -> None:
         self._ordered.discard((topic, group))
+        self._groups.discard((topic, group, consumer))
         values = self._group_values(topic, group, consumer)
         with bus_errors():
             [rows] = await self._run("leave", [Step.of(self.statements.leave_group(), values)])
@@ -636,9 +662,20 @@ class SqlBusDriver(ABC):
             if self._sweeper is None:
                 return
             try:
+                await self._touch_groups()
                 await self._sweeper.sweep(self.key("bus-sweeper"), owner)
             except MastraError as exc:
                 logger.warning("sweeping failed", extra={"error": str(exc)})
+
+    async def _touch_groups(self) -> None:
+        """A group with a consumer isn't forgotten, however long nothing is published."""
+        touch = self.statements.touch_group()
+        steps = [
+            Step.of(touch, {"topic": self.key(topic), "group": self._group(group)})
+            for topic, group, _ in self._groups
+        ]
+        if steps:
+            await self._run("touch", steps)
 
     # -- the database ----------------------------------------------------------------------
 
@@ -670,7 +707,7 @@ class SqlBusDriver(ABC):
 
 
 def _appended(rows: Rows) -> Appended:
-    _, epoch, last_seq, first_seq = rows[0]
+    _, epoch, last_seq, first_seq = rows[0][:4]
     return Appended(int(epoch), int(first_seq), int(last_seq))
 
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import ScalarSelect
 
-from mastra_sql.bus.dialect import BusDialect, number, words
+from mastra_sql.bus.dialect import BusDialect, listed, number, words
 from mastra_sql.bus.tables import BusTables
 from mastra_sql.statement import Statement, StatementCache
 
@@ -102,7 +102,7 @@ class BusStatements:
         def build() -> Executable:
             topics = self.tables.topics
             return select(topics.c.topic, topics.c.epoch, topics.c.revision).where(
-                self.dialect.sql.one_of(topics.c.topic, words("topics"))
+                self.dialect.sql.one_of(topics.c.topic, listed("topics"))
             )
 
         return self.shape("revisions", build)
@@ -154,7 +154,7 @@ class BusStatements:
                 .select_from(topics.join(events, self._same_log(events)))
                 .where(
                     topics.c.topic == words("topic"),
-                    self.dialect.sql.one_of(events.c.eventId, words("ids")),
+                    self.dialect.sql.one_of(events.c.eventId, listed("ids")),
                 )
             )
 
@@ -345,6 +345,23 @@ class BusStatements:
             )
 
         return self.shape("leave_group", build)
+
+    def touch_group(self) -> Statement:
+        """Somebody still wants the events of a group."""
+
+        def build() -> Executable:
+            groups = self.tables.groups
+            return (
+                update(groups)
+                .where(
+                    groups.c.topicId == self.topic_id(),
+                    groups.c.group == words("group"),
+                    groups.c.lastSeenAt < self.dialect.later(literal_column(f"-{_SEEN_EVERY_MS}")),
+                )
+                .values(lastSeenAt=self.dialect.now())
+            )
+
+        return self.shape("touch_group", build)
 
     def look_for_work(self) -> Statement:
         """
@@ -648,16 +665,12 @@ class BusStatements:
         """The envelope of something that a group holds, from the log."""
         events = self.tables.events
 
-        def held(name: str) -> ColumnElement[Any]:
-            # With its table, also where SQLAlchemy would leave that out (RETURNING).
-            return literal_column(f'"{pending.name}"."{name}"')
-
         return (
             select(events.c.payload)
             .where(
-                events.c.topicId == held("topicId"),
-                events.c.epoch == held("epoch"),
-                events.c.seq == held("seq"),
+                events.c.topicId == self.dialect.column_of(pending, "topicId"),
+                events.c.epoch == self.dialect.column_of(pending, "epoch"),
+                events.c.seq == self.dialect.column_of(pending, "seq"),
             )
             .scalar_subquery()
         )

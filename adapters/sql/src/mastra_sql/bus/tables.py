@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import BigInteger, Column, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, DateTime, MetaData, Table, Text
 
 from mastra_sql.tables import ColumnKind
 
@@ -64,19 +64,28 @@ def make_table(
     )
 
 
-def _type(kind: ColumnKind) -> TypeEngine[object]:
-    return BigInteger() if kind is INTEGER else Text()
+def _type(kind: ColumnKind) -> TypeEngine[Any]:
+    match kind:
+        case ColumnKind.INTEGER:
+            return BigInteger()
+        case ColumnKind.TIME:
+            return DateTime(timezone=True)
+        case _:
+            return Text()
 
 
-def build_bus_tables(prefix: str = "", *, time: ColumnKind = ColumnKind.TIME) -> BusTables:
+def build_bus_tables(
+    prefix: str = "", *, time: ColumnKind = ColumnKind.TIME, schema: str | None = None
+) -> BusTables:
     """
     The tables, their names behind a prefix.
 
     Args:
         prefix: In front of every name.
         time: How this database keeps an instant: as one, or as a number of milliseconds.
+        schema: Where they are, if the database has such places.
     """
-    metadata = MetaData()
+    metadata = MetaData(schema=schema)
     topic_id: ColumnPlan = ("topicId", INTEGER, True)
     group: ColumnPlan = ("group", TEXT, True)
     epoch: ColumnPlan = ("epoch", INTEGER, True)

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     Executable,
     and_,
     case,
-    cast,
     delete,
     func,
     literal_column,
@@ -143,7 +141,7 @@ class LeaseStatements:
 
         def build() -> Executable:
             leases = self.tables.leases
-            to_holder_value = cast(words("to_holder"), leases.c.holder.type)
+            to_holder_value = words("to_holder")
             to_self = and_(
                 words("to_owner") == leases.c.owner,
                 or_(to_holder_value.is_(None), to_holder_value == leases.c.holder),
@@ -281,8 +279,8 @@ class LeaseStatements:
 
     def _own(self) -> list[ColumnElement[bool]]:
         leases = self.tables.leases
-        holder = cast(words("holder"), leases.c.holder.type)
-        fence = cast(number("fence"), BigInteger())
+        holder = words("holder")
+        fence = number("fence")
         return [
             leases.c.key == words("key"),
             leases.c.owner == words("owner"),

@@ -29,9 +29,11 @@ class LeaseTables:
         yield from (self.leases, self.fences)
 
 
-def build_lease_tables(prefix: str = "", *, time: ColumnKind = ColumnKind.TIME) -> LeaseTables:
+def build_lease_tables(
+    prefix: str = "", *, time: ColumnKind = ColumnKind.TIME, schema: str | None = None
+) -> LeaseTables:
     """The tables, their names behind a prefix; for ``time`` see ``build_bus_tables``."""
-    metadata = MetaData()
+    metadata = MetaData(schema=schema)
     return LeaseTables(
         metadata=metadata,
         leases=make_table(

@@ -1,0 +1,107 @@
+"""``PostgresLease``: leases in a PostgreSQL database."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+from pydantic import Field
+
+from mastra_core.plugins.context import AdapterContext
+from mastra_postgres.bus_dialect import PostgresBusDialect
+from mastra_postgres.bus_schema import BusSchema, plan_of_parts
+from mastra_postgres.capabilities import LEASE_CAPABILITIES
+from mastra_postgres.dialect import PostgresDialect
+from mastra_postgres.migrate import MigrationPlan
+from mastra_postgres.settings import PREFIX, PostgresConnection
+from mastra_postgres.sharing import open_place, plan_of_place
+from mastra_sql.bus import Doorbell
+from mastra_sql.executor import Executor, Rows, Step, atomic
+from mastra_sql.lease import SqlLease
+
+__all__ = ("PostgresLease", "PostgresLeaseSettings")
+
+
+class PostgresLeaseSettings(PostgresConnection):
+    """Options of ``PostgresLease``; query parameters ``mastra_*`` of the URL set them, too."""
+
+    #: Put in front of every table name.
+    prefix: str = Field(default="", pattern=PREFIX)
+    #: Never create or change anything; refuse to open what has to be migrated first.
+    disable_init: bool = False
+    #: A lease that expired stays ungrantable to others for so long (L13).
+    lock_delay_ms: int = Field(default=0, ge=0)
+    #: How stale a watch may be where nothing notifies.
+    watch_poll_ms: int = Field(default=1_000, ge=1)
+
+
+class PostgresLease(SqlLease):
+    """
+    A lease provider in a PostgreSQL database.
+
+    Args:
+        settings: URL and options, or just the URL.
+        context: Clock, ids, and what storage, pubsub and lease of one URL share.
+        options: Settings by name, for those who give just the URL.
+    """
+
+    def __init__(
+        self,
+        settings: PostgresLeaseSettings | str,
+        context: AdapterContext | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(settings, str):
+            settings = PostgresLeaseSettings(url=settings, **options)
+        context = context or AdapterContext()
+        self.settings: PostgresLeaseSettings = settings
+        self._context = context
+        self._schema = BusSchema(settings.schema_name, settings.prefix)
+        self._opened_place: AsyncExitStack | None = None
+        super().__init__(
+            dialect=PostgresBusDialect(PostgresDialect()),
+            tables=self._schema.lease,
+            capabilities=LEASE_CAPABILITIES,
+            clock=context.clock,
+            ids=context.ids,
+            lock_delay_ms=settings.lock_delay_ms,
+            watch_poll_ms=settings.watch_poll_ms,
+            namespace=f"{context.namespace}:" if context.namespace else "",
+        )
+
+    async def _connect(self) -> tuple[Executor, Doorbell]:
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(
+                open_place(
+                    self._context,
+                    self.settings,
+                    self._schema,
+                    self._schema.lease_parts(),
+                    disable_init=self.settings.disable_init,
+                )
+            )
+            self._opened_place = stack.pop_all()
+        return place.client, place.bell
+
+    async def _disconnect(self) -> None:
+        opened, self._opened_place = self._opened_place, None
+        if opened is not None:
+            await opened.aclose()
+
+    async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
+        # One round trip: each statement sees what was committed before it began, so the second
+        # one sees whoever the first one waited for.
+        granted, looked = await executor.transact("acquire", atomic(acquire, look))
+        return granted, looked
+
+    # -- administration --------------------------------------------------------------------
+
+    async def plan_migration(self) -> MigrationPlan:
+        """What opening would do to the database right now; nothing is changed."""
+        parts = self._schema.lease_parts()
+        return await plan_of_place(self._context, self.settings, self._schema, parts)
+
+    def export_ddl(self) -> str:
+        """Everything that an empty database needs, as SQL text for whoever may run it."""
+        plan = plan_of_parts(self._schema, self._schema.lease_parts())
+        return ";\n".join(plan.statements) + ";\n"

@@ -1,0 +1,7 @@
+"""The bus in a PostgreSQL database."""
+
+from __future__ import annotations
+
+from mastra_postgres.pubsub.bus import PostgresPubSub, PostgresPubSubSettings
+
+__all__ = ("PostgresPubSub", "PostgresPubSubSettings")

@@ -1,0 +1,97 @@
+"""What bus and leases of one database have in common: pool, tables, listener."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+from mastra_core.errors import StorageSchemaError
+from mastra_core.plugins.context import AdapterContext
+from mastra_postgres.bus_schema import BusSchema, Part, bus_migration
+from mastra_postgres.client import PostgresClient, share_client
+from mastra_postgres.errors import error_id
+from mastra_postgres.listener import PostgresDoorbell, open_listener
+from mastra_postgres.migrate import MigrationPlan
+from mastra_postgres.settings import PostgresConnection
+from mastra_sql.executor import Program
+
+__all__ = ("Place", "open_place", "plan_of_place")
+
+#: Seconds that creating tables may take, and waiting for somebody else who does.
+_MIGRATION_TIMEOUT: Final = 600.0
+
+
+class Place(NamedTuple):
+    """An open database, as a bus or a lease provider uses it."""
+
+    client: PostgresClient
+    bell: PostgresDoorbell
+
+
+@asynccontextmanager
+async def open_place(
+    context: AdapterContext,
+    settings: PostgresConnection,
+    schema: BusSchema,
+    parts: Sequence[Part],
+    *,
+    disable_init: bool,
+) -> AsyncIterator[Place]:
+    """
+    Connect, bring the database up to date, and listen.
+
+    Raises:
+        StorageError: One of this can't be.
+    """
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(share_client(context, settings))
+        await _migrate(client, schema, parts, disable_init=disable_init)
+        place = f"{schema.name}.{schema.prefix}"
+        bell = await stack.enter_async_context(
+            context.share(
+                ("postgres.listener", settings.connection, place),
+                lambda: open_listener(client, place, context.ids),
+            )
+        )
+        yield Place(client, bell)
+
+
+async def plan_of_place(
+    context: AdapterContext,
+    settings: PostgresConnection,
+    schema: BusSchema,
+    parts: Sequence[Part],
+) -> MigrationPlan:
+    """What opening would do to the database right now."""
+    async with share_client(context, settings) as client:
+        plan: MigrationPlan = await _look(client, bus_migration(schema, parts, apply=False))
+    return plan
+
+
+async def _migrate(
+    client: PostgresClient, schema: BusSchema, parts: Sequence[Part], *, disable_init: bool
+) -> None:
+    plan = await _look(client, bus_migration(schema, parts, apply=False))
+    if plan and disable_init:
+        raise StorageSchemaError(
+            f"{client.where} has to be migrated first: {len(plan.statements)} statements are "
+            "missing, and disable_init is set.",
+            id=error_id("init"),
+            hint="Run: mastra-py migrate",
+            details={"statements": len(plan.statements)},
+        )
+    if plan:
+        await client.transact(
+            "init", lambda: bus_migration(schema, parts, apply=True), seconds=_MIGRATION_TIMEOUT
+        )
+
+
+async def _look(client: PostgresClient, running: Program[Any]) -> Any:
+    """Run a program that only reads, without any lock."""
+    try:
+        steps = next(running)
+        while True:
+            steps = running.send(await client.read("init", *steps))
+    except StopIteration as finished:
+        return finished.value
