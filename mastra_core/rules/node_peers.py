@@ -28,13 +28,14 @@ _SHARED: Final = frozenset(
 )
 
 
-def traces_in_tables(names: Iterable[str], *, prefix: str = "") -> list[str]:
+def traces_in_tables(names: Iterable[str], *, prefix: str = "", noun: str = "tables") -> list[str]:
     """
-    What the names of all tables (collections) say: nothing, or one sentence.
+    What the names of all tables say: nothing, or one sentence.
 
     Args:
         names: Of everything in the database or schema.
         prefix: Stands before the names of ours and of the peer's tables.
+        noun: What the database calls them.
     """
     found = sorted(
         name
@@ -45,4 +46,5 @@ def traces_in_tables(names: Iterable[str], *, prefix: str = "") -> list[str]:
     )
     if not found:
         return []
-    return [f"{len(found)} tables that only the TypeScript system makes, such as {found[0]}"]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return [f"{noun} that only the TypeScript system makes: {found[0]}{more}"]

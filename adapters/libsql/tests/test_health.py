@@ -40,4 +40,4 @@ async def test_tables_of_the_other_system_are_told(
         health = await store.health()
 
     (sentence,) = health.node_peers
-    assert "tables that only the TypeScript system makes, such as mastra_agent" in sentence
+    assert "tables that only the TypeScript system makes: mastra_agent" in sentence

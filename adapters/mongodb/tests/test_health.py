@@ -70,7 +70,7 @@ async def test_peers_are_told_by_what_only_they_make(database: tuple[str, str]) 
         health = await store.health()
 
     assert list(health.node_peers) == [
-        "1 tables that only the TypeScript system makes, such as mastra_agents"
+        "collections that only the TypeScript system makes: mastra_agents"
     ]
 
 

@@ -66,7 +66,7 @@ async def test_tables_of_the_other_system_are_told(url: str, schema: str) -> Non
         health = await store.health()
 
     assert list(health.node_peers) == [
-        "1 tables that only the TypeScript system makes, such as mastra_agents"
+        "tables that only the TypeScript system makes: mastra_agents"
     ]
 
 

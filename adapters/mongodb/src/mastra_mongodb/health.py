@@ -43,7 +43,10 @@ async def look_at(pool: MongoPool, clock: Clock, *, prefix: str) -> StoreHealth:
         latency_ms=trip.latency_ms,
         clock_skew_ms=trip.skew_ms,
         pool=pool.connections.state(pool.settings.pool_size),
-        node_peers=[*await _connected(pool), *traces_in_tables(names, prefix=prefix)],
+        node_peers=[
+            *await _connected(pool),
+            *traces_in_tables(names, prefix=prefix, noun="collections"),
+        ],
         warnings=[warning async for warning in _warnings(pool)],
     )
 

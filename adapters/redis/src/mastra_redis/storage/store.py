@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from mastra_core.contracts.storage.health import StoreHealth
 from mastra_core.errors import DegradedWarning, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_redis import migrate
 from mastra_redis.capabilities import STORAGE_CAPABILITIES
 from mastra_redis.errors import error_id, storage_errors
-from mastra_redis.keys import Keys
+from mastra_redis.health import look_at
+from mastra_redis.keys import Keys, text
 from mastra_redis.link import Argument
 from mastra_redis.migrate import MigrationPlan
 from mastra_redis.pool import Server, ServerFacts, open_server, place_of_url
@@ -244,6 +246,12 @@ class RedisStorage:
     async def server_info(self) -> dict[str, str]:
         """Product and version of the server."""
         return {"product": "Redis", "version": self._host.server.facts.version}
+
+    async def health(self) -> StoreHealth:
+        """How the server is doing: version, latency, clock, pool, traces of a Node peer."""
+        with storage_errors("health", self._host.where):
+            prefix = text(self._host.keys.prefix)
+            return await look_at(self._host.server, self._host.clock, prefix=prefix)
 
     async def facts(self) -> StoreFacts:
         """Versions, sizes, and settings that lose data."""
