@@ -125,7 +125,9 @@ class Recorder:
             started_at=to_iso_ms(self._started_at.astimezone(UTC)),
             declared=declared,
             cases=cases,
-            levels=levels_of(cases, declared=declared, partial=partial),
+            levels=levels_of(
+                cases, declared=declared, partial=partial, volatile=subject.is_volatile
+            ),
             partial=partial,
             tiers=self._options.tiers,
         )

@@ -6,11 +6,13 @@ import argparse
 import asyncio
 import subprocess
 import sys
+from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mastra_conformance.commands.exits import CommandError, Exit, print_json, print_lines
+from mastra_conformance.faults.own_server import product_for
 from mastra_conformance.matrix import subjects_for
 from mastra_conformance.naming import PACKAGE
 from mastra_conformance.opening import probe
@@ -18,6 +20,8 @@ from mastra_conformance.options import DEFAULT_TIERS, ROLES, parse_tiers
 from mastra_conformance.report.json_file import path_for, read_report
 from mastra_conformance.report.model import Report
 from mastra_conformance.report.table import level_line
+from mastra_conformance.servers import Missing, start_server
+from mastra_conformance.servers.find import find_server
 from mastra_conformance.subject import Subject
 from mastra_core.errors import MastraError, PluginError
 
@@ -30,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare the command."""
     parser = commands.add_parser("run", help="test the adapters behind URLs")
     add = parser.add_argument
-    add("urls", nargs="+", metavar="URL", help="such as memory: or file:/tmp/x.db")
+    add("urls", nargs="*", metavar="URL", help="such as memory: or file:/tmp/x.db")
     add("--tier", default=f"{DEFAULT_TIERS[0]}-{DEFAULT_TIERS[-1]}", help="such as 1 or 0-3")
     add("--role", default=",".join(ROLES), help="storage, pubsub, lease")
     add("--only", action="append", default=[], metavar="CAPABILITY", help="only its tests")
@@ -38,6 +42,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--report", metavar="PATH", help="write the report (JSON) here")
     add("--seed", type=int, metavar="N", help="repeat the order of an earlier run")
     add("--soak", type=float, metavar="SECONDS", help="repeat the concurrency tests")
+    add(
+        "--own-server",
+        metavar="NAME[@VERSION]",
+        help="server that fault tests (tier 4) start and break, such as postgres@18 or "
+        "MODULE:PRODUCT; without URLs one is started for all tests",
+    )
+    add("--older", metavar="REVISION", help="earlier version that runs beside this one")
+    add("--histories", metavar="FOLDER", help="where histories of failed tests are kept")
     add("--require", action="store_true", help="tests that can't run here are failures")
     add("--json", action="store_true", help="print the report instead of the tests")
     add("-k", dest="keyword", metavar="EXPRESSION", help="only tests whose name fits")
@@ -49,8 +61,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Check what can be checked before, run pytest, and say what came of it."""
-    subjects = _subjects(arguments)
-    with TemporaryDirectory(prefix="mastra-conformance-") as folder:
+    with TemporaryDirectory(prefix="mastra-conformance-") as folder, ExitStack() as servers:
+        if not arguments.urls:
+            arguments.urls = [_start_server(arguments.own_server, servers)]
+        subjects = _subjects(arguments)
         path = Path(arguments.report) if arguments.report else Path(folder) / "report.json"
         code = _pytest(arguments, path)
         reports = _reports(path, subjects)
@@ -70,6 +84,22 @@ def run(arguments: argparse.Namespace) -> Exit:
     if code is Exit.USAGE and not reports:
         raise CommandError("No test was selected, or an option is wrong; see above.", Exit.USAGE)
     return code
+
+
+def _start_server(name: str | None, servers: ExitStack) -> str:
+    """The URL of a server of our own that runs as long as the tests."""
+    if not name:
+        raise CommandError("Give a URL, or --own-server NAME[@VERSION].", Exit.USAGE)
+    try:
+        product = product_for("", name)
+    except LookupError as exc:
+        raise CommandError(str(exc), Exit.USAGE) from exc
+    assert product is not None, "a wanted product is found or an error"
+    match find_server(product):
+        case Missing(reason=reason, command=command):
+            raise CommandError(f"{reason} Try: {command}", Exit.ENVIRONMENT)
+        case found:
+            return servers.enter_context(start_server(product, found)).url
 
 
 def _subjects(arguments: argparse.Namespace) -> list[Subject]:
@@ -111,6 +141,12 @@ def _pytest(arguments: argparse.Namespace, report: Path) -> Exit:
             command.append(f"--mastra-seed={arguments.seed}")
         if arguments.soak is not None:
             command.append(f"--mastra-soak={arguments.soak}")
+        if arguments.own_server:
+            command.append(f"--mastra-own-server={arguments.own_server}")
+        if arguments.older:
+            command.append(f"--mastra-older={arguments.older}")
+        if arguments.histories:
+            command.append(f"--mastra-histories={Path(arguments.histories).absolute()}")
         if arguments.require:
             command.append("--mastra-require")
         if arguments.keyword:

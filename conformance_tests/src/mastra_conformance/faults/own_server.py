@@ -130,7 +130,8 @@ def start_own_server(url: str, wanted: str | None) -> Iterator[RunningServer]:
         case Missing(reason=reason, command=command):
             not_run(reason, command=command)
         case found:
-            with start_server(product, found) as server:
+            arguments = product.careful_arguments
+            with start_server(product, found, arguments=arguments) as server:
                 yield server
 
 

@@ -56,6 +56,8 @@ class Network:
         self._delay_s = dict.fromkeys(Direction, 0.0)
         self._cut_at: dict[Direction, int] = {}
         self._loses_replies = False
+        #: Answers that were lost because of ``lose_replies``.
+        self.lost_replies = 0
         self._most: int | None = None
 
     async def open(self) -> None:
@@ -173,6 +175,7 @@ class Network:
         """Forward one piece as the network is now; False if the connection was cut instead."""
         await self._flowing.wait()
         if direction is Direction.TO_CLIENT and self._loses_replies:
+            self.lost_replies += 1
             self.reset()
             return False
         limit = self._cut_at.get(direction)

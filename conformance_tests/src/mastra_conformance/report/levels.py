@@ -21,11 +21,19 @@ FAULT_TOLERANT = "fault-tolerant"
 INTEROP = "interop"
 
 _BY_TIER = {2: CONCURRENT, 3: WIRE_LEVEL, 4: FAULT_TOLERANT, 5: INTEROP}
+#: What no adapter is to blame for where a machine can't show it: it speaks about two
+#: versions of ours, or needs the right to mount a disk or to deceive a process about the time.
+_EXCUSED = ("faults.versions.", "faults.file_faults.FullDisk", "faults.file_faults.BusFile")
+
 _BLOCKING = frozenset({Outcome.FAILED, Outcome.DISHONEST, Outcome.NOT_RUN})
 
 
 def levels_of(
-    cases: Sequence[CaseResult], *, declared: Iterable[str] = (), partial: bool = False
+    cases: Sequence[CaseResult],
+    *,
+    declared: Iterable[str] = (),
+    partial: bool = False,
+    volatile: bool = False,
 ) -> tuple[str, ...]:
     """
     The levels of one run; ``full`` stands for ``core``, too.
@@ -34,6 +42,7 @@ def levels_of(
         cases: Every test of the run.
         declared: What the adapter declares; a domain that no test has shown gives no level.
         partial: Parts were left out by hand, so nothing can be said.
+        volatile: Nothing survives the process, so no fault can be shown to be survived.
     """
     if partial:
         return ()
@@ -46,7 +55,9 @@ def levels_of(
         elif _is_clean(case for case in contract if _is_base(case)):
             levels.append(CORE)
     for tier, level in _BY_TIER.items():
-        if _is_clean(case for case in cases if case.tier == tier):
+        if volatile and level == FAULT_TOLERANT:
+            continue
+        if _is_clean(case for case in cases if case.tier == tier and not _is_excused(case)):
             levels.append(level)
     return tuple(levels)
 
@@ -60,6 +71,10 @@ def _are_shown(declared: Iterable[str], contract: Iterable[CaseResult]) -> bool:
 
 def _is_base(case: CaseResult) -> bool:
     return case.capability is None or "." not in case.capability
+
+
+def _is_excused(case: CaseResult) -> bool:
+    return case.outcome is Outcome.NOT_RUN and case.id.startswith(_EXCUSED)
 
 
 def _is_clean(cases: Iterable[CaseResult]) -> bool:

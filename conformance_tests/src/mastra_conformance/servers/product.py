@@ -95,6 +95,8 @@ class Product:
     version: str = ""
     #: Whether it must run under another account if we are root.
     refuses_root: bool = False
+    #: More arguments for tests that kill it: nothing that it confirmed is lost then.
+    careful_arguments: tuple[str, ...] = ()
     #: The signal that ends it cleanly, without waiting for its clients.
     stop_signal: signal.Signals = signal.SIGTERM
 

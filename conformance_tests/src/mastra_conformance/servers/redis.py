@@ -14,7 +14,8 @@ __all__ = ("REDIS",)
 def _arguments(port: int, data: Path) -> Sequence[str]:
     return (
         *("--port", str(port), "--bind", "127.0.0.1", "--dir", str(data)),
-        # The log is written before a command is answered: a killed process loses nothing.
+        # A killed process loses the last moments at most, since a write of the log may be
+        # put off while another one is on its way to the disk.
         *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
     )
 
@@ -52,4 +53,5 @@ REDIS = Product(
     url=_url,
     ready=_ready,
     version_pattern=r"v=([\d.]+)",
+    careful_arguments=("--appendfsync", "always"),
 )

@@ -12,7 +12,7 @@ import pytest
 
 from mastra_conformance import Suite, case, needs_server, requires
 from mastra_conformance.clock import ShiftedClock
-from mastra_conformance.faults.outcomes import CALL_S, attempt, recovers
+from mastra_conformance.faults.outcomes import CALL_S, attempt, recovers, until
 from mastra_conformance.faults.proxy import Direction
 from mastra_conformance.faults.site import Site
 from mastra_conformance.suites.faults.storage_outages import OUTAGES
@@ -95,10 +95,11 @@ class LeaseOutageSuite(Suite):
             held_lease(mine, "k", "a", 2 * _TTL_MS) as held,
         ):
             for _ in range(3):
+                lost = site.network.lost_replies
                 site.network.lose_replies()
-                await asyncio.sleep(_TTL_MS / 1000)
+                await until(lambda: site.network.lost_replies > lost)  # noqa: B023 – awaited at once
                 await site.network.heal()
-                await asyncio.sleep(_TTL_MS / 1000 / 2)
+                await asyncio.sleep(_TTL_MS / 1000)
                 refused = await theirs.acquire_lease("k", "b", _LONG_MS)
                 assert (False, "a") == (refused.acquired, refused.owner)
                 held.assert_owned()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from mastra_conformance.processes import WorkerContext
@@ -9,7 +12,7 @@ from mastra_conformance.suites.faults.writing import batch
 from mastra_conformance.suites.storage.things import approval_run, resume_claim
 from mastra_core.errors import FencedOutError
 
-__all__ = ("write_as_owner", "write_until_killed")
+__all__ = ("lock_files", "write_as_owner", "write_until_killed")
 
 
 async def write_until_killed(context: WorkerContext) -> None:
@@ -37,3 +40,15 @@ async def write_as_owner(context: WorkerContext) -> dict[str, Any]:
         except FencedOutError as exc:
             return {"claimed": bool(claimed), "error": exc.id}
         return {"claimed": bool(claimed), "error": None}
+
+
+async def lock_files(context: WorkerContext) -> int:
+    """Hold a lock on everything of a file until the test says go; how many files there were."""
+    path = Path(context.arguments["path"])
+    with ExitStack() as stack:
+        found = [one for one in path.parent.glob(f"{path.name}*") if one.is_file()]
+        for one in found:
+            file = stack.enter_context(one.open("r+b"))
+            fcntl.lockf(file, fcntl.LOCK_EX)
+        await context.reach("locked")
+    return len(found)
