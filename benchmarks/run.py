@@ -12,6 +12,7 @@ from pathlib import Path
 import growth
 import libsql_store
 import memory_store
+import stalls
 from harness import Result, Scenario, as_json, environment, measure, table
 
 
@@ -70,6 +71,8 @@ async def _run(options: argparse.Namespace) -> list[Result]:
             async with growth.open_scenarios(Path(folder), sizes=options.sizes) as scenarios:
                 async for scenario in scenarios:
                     await take(scenario)
+        longest = stalls.measure_stalls(Path(folder), rounds=options.rounds, only=options.only)
+        results += [result async for result in longest]
     return results
 
 

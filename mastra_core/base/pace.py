@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 #: Units of work in one round; a usual call is one, of some 40 µs. A number and not a time, so
 #: that the order of calls depends on nothing but the calls.
-_AT_ONCE: Final = 48
+_AT_ONCE: Final = 32
 
 BYTES_OF_A_UNIT: Final = 16_384
 """So much JSON is written or read in the time of one unit."""

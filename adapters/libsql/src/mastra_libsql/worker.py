@@ -36,9 +36,9 @@ _LONGEST_SILENCE: Final = 0.002
 
 #: How many callers get their answers in one round of the event loop.
 _MOST_AT_ONCE: Final = 16
-#: A long program leaves the interpreter to others after so long, for so long.
+#: After so long the thread leaves the interpreter to others, for a moment.
 _LONGEST_STRETCH: Final = 0.002
-_PAUSE: Final = 0.00005
+_MOMENT: Final = 0.000001
 
 #: Seconds between two interrupts while a connection is being closed.
 _INTERRUPT_EVERY: Final = 0.01
@@ -49,11 +49,12 @@ _NO_ROWS: Final[Rows] = []
 class Session:
     """A connection as jobs see it; belongs to its worker's thread."""
 
-    __slots__ = ("connection", "observer")
+    __slots__ = ("_pause_at", "connection", "observer")
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self.observer: Observer | None = None
+        self._pause_at = 0.0
 
     def run(self, step: Step) -> Rows:
         """Run one statement to its end."""
@@ -63,7 +64,16 @@ class Session:
         if self.observer is not None:
             documents = len(rows) if statement.documents else 0
             self.observer(Executed(statement.name, statement.sql, len(rows), documents))
+        if time.monotonic() > self._pause_at:
+            # A thread that waits for the interpreter hardly ever gets it between statements as
+            # short as these, but only when Python takes it away, which is every 5 ms.
+            time.sleep(_MOMENT)
+            self.begin()
         return rows
+
+    def begin(self) -> None:
+        """Others may be kept waiting from now on, for a while."""
+        self._pause_at = time.monotonic() + _LONGEST_STRETCH
 
     def control(self, sql: str) -> None:
         """Run one statement that moves a transaction."""
@@ -135,7 +145,7 @@ class ProgramJob(Job[T]):
                 if not has_savepoint and any(step.statement.writes for step in steps):
                     session.control("SAVEPOINT mastra_job")
                     has_savepoint = True
-                steps = program.send(_run_all(session, steps))
+                steps = program.send([session.run(step) for step in steps])
         except StopIteration as finished:
             if has_savepoint:
                 session.control("RELEASE mastra_job")
@@ -147,21 +157,6 @@ class ProgramJob(Job[T]):
                 session.control("ROLLBACK TO mastra_job")
                 session.control("RELEASE mastra_job")
             raise
-
-
-def _run_all(session: Session, steps: Sequence[Step]) -> list[Rows]:
-    """The rows of each statement; between many of them other threads get a chance."""
-    if len(steps) <= _MOST_AT_ONCE:
-        return [session.run(step) for step in steps]
-    found: list[Rows] = []
-    resume_at = time.monotonic() + _LONGEST_STRETCH
-    for step in steps:
-        found.append(session.run(step))
-        if time.monotonic() > resume_at:
-            # The interpreter's own switches come after 5 ms, too late for an event loop.
-            time.sleep(_PAUSE)
-            resume_at = time.monotonic() + _LONGEST_STRETCH
-    return found
 
 
 class CallJob(Job[T]):
@@ -318,6 +313,7 @@ class Worker:
         except BaseException as exc:  # noqa: BLE001 - every caller gets it
             _report([(job, None, exc) for job in jobs])
             return
+        session.begin()
         group: list[Job[Any]] = []
         for job in jobs:
             if job.future.cancelled():
