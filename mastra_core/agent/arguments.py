@@ -7,11 +7,11 @@ a request, events of a webhook) has no types then.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from mastra_core.base.naming import is_id
 from mastra_core.errors import ConfigError, RunArgumentError, shown
 
 __all__ = (
@@ -109,16 +109,11 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_id(value: object) -> bool:
-    """No store and no peer has to know NUL or half a character in a key (field report P3)."""
-    return isinstance(value, str) and value != "" and _NOT_IN_IDS.search(value) is None
-
-
 def _is_cursor(value: Any) -> bool:
     if not isinstance(value, tuple | list) or len(value) != 2:  # noqa: PLR2004 - a pair
         return False
     created_at, run_id = value
-    return isinstance(created_at, datetime) and created_at.tzinfo is not None and _is_id(run_id)
+    return isinstance(created_at, datetime) and created_at.tzinfo is not None and is_id(run_id)
 
 
 def _is_model_settings(value: Any) -> bool:
@@ -158,12 +153,11 @@ def _is_count(value: object) -> bool:
 
 def _is_tool_choice(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return value.get("type") == "tool" and _is_id(value.get("toolName"))
+        return value.get("type") == "tool" and is_id(value.get("toolName"))
     return isinstance(value, str) and value in ("auto", "none", "required")
 
 
-_NOT_IN_IDS: Final = re.compile("[\0\ud800-\udfff]")
-_ID: Final[Kind] = ("a text that is not empty, without NUL and half characters", _is_id)
+_ID: Final[Kind] = ("a text that is not empty, without NUL and half characters", is_id)
 _CURSOR: Final[Kind] = ("a pair of a datetime with a time zone and a run id", _is_cursor)
 _MAPPING: Final[Kind] = ("a mapping", _is_mapping)
 _TEXT: Final[Kind] = ("a text", _is_text)

@@ -14,6 +14,7 @@ from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
 from mastra_core.errors import RunArgumentError, shown
 from mastra_core.processors.arguments import ProcessorArgs
+from mastra_core.streaming.objects import structured_output
 
 __all__ = ("RunOptions", "check_options", "options_from")
 
@@ -58,6 +59,8 @@ class RunOptions:
     error_processors: Sequence[ProcessorChoice] | None = None
     #: How often processors may have one step repeated (processors.md 5.2).
     max_processor_retries: int | None = None
+    #: What the run is to end with: a type, or ``{schema, error_strategy?, …}`` (streaming.md 5.7).
+    structured_output: Any = None
     #: Called before each step, after all input processors; may return a ``StepPatch``.
     prepare_step: Callable[[ProcessorArgs], Any] | None = None
     on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None
@@ -115,5 +118,7 @@ def check_options(given: Mapping[str, Any]) -> None:
                 check_choices(value)
             case "model":
                 check_models(value)
+            case "structured_output":
+                structured_output(value)
             case _ if name in OPTION_KINDS:
                 check_kind(name, value, OPTION_KINDS[name], id="AGENT_INVALID_OPTION")

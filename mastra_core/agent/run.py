@@ -22,6 +22,7 @@ from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.messages.message_list import MessageList
 from mastra_core.processors.prepare_step import PrepareStep
 from mastra_core.processors.runner import RunProcessors
+from mastra_core.streaming.objects import structured_output
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.streaming.settle import RunRecord
 from mastra_core.wire.signals import Signal
@@ -304,6 +305,11 @@ class RunBuilder:
             model_settings=options.model_settings,
             provider_options=options.provider_options,
             max_steps=options.max_steps,
+            structured=(
+                None
+                if options.structured_output is None
+                else structured_output(options.structured_output)
+            ),
             stop_when=_as_list(options.stop_when),
             require_tool_approval=options.require_tool_approval,
             tool_call_concurrency=options.tool_call_concurrency,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
+from mastra_core.base.json_schema import schema_problems
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
 from mastra_core.errors import ConfigError, ToolInputError, shown
@@ -137,50 +138,19 @@ def _schema_of(schema: Schema) -> _ValueSchema | None:
     return _ValueSchema(adapter, {"$schema": _DRAFT, **adapter.json_schema()})
 
 
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "object": (dict, Mapping),
-    "array": (list, tuple),
-    "null": (type(None),),
-}
-
-
 def _check_plain(value: Any, schema: Mapping[str, Any], tool_id: str, what: str) -> None:
-    """Check a value against the flat part of a JSON schema: types and required members."""
-    problems: dict[str, str] = {}
-    if not _fits(value, schema.get("type")):
-        problems[""] = f"expected {schema.get('type')}"
-    elif isinstance(value, Mapping):
-        properties = schema.get("properties") or {}
-        for name in schema.get("required") or ():
-            if name not in value:
-                problems[name] = "is missing"
-        for name, member in properties.items():
-            if name in value and not _fits(value[name], member.get("type")):
-                problems[name] = f"expected {member.get('type')}"
-    if problems:
-        text = "; ".join(f"{name or 'root'}: {text}" for name, text in problems.items())
+    """
+    Check a value against a JSON schema.
+
+    Raises:
+        ToolInputError: It doesn't fit.
+    """
+    if problems := schema_problems(value, schema):
+        text = "; ".join(f"{name}: {text}" for name, text in problems.items())
         raise ToolInputError(
             f"Tool {tool_id!r} got {what} that don't fit: {text}.",
-            details={"tool": tool_id, "fields": {k or "root": v for k, v in problems.items()}},
+            details={"tool": tool_id, "fields": problems},
         )
-
-
-def _fits(value: Any, expected: Any) -> bool:
-    names = expected if isinstance(expected, list) else [expected]
-    for name in names:
-        if name is None:
-            return True
-        types = _JSON_TYPES.get(name)
-        if types is None:
-            return True
-        is_bool = isinstance(value, bool)
-        if isinstance(value, types) and (not is_bool or name == "boolean"):
-            return True
-    return False
 
 
 def _repaired(value: Any, schema: Mapping[str, Any]) -> Any:

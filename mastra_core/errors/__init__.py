@@ -83,6 +83,7 @@ the HTTP status; *retryable* means that repeating the same call is safe.
     │   ├── ModelHTTPError                           retryable by its status
     │   ├── ModelTimeoutError (TimeoutError)         504  retryable
     │   └── ModelOutputError
+    │       └── StructuredOutputError
     ├── NotificationError                            500
     │   └── NotificationExistsError                  409
     ├── TaskError                                    500
@@ -211,6 +212,7 @@ from mastra_core.errors.work import (
     ModelTimeoutError,
     ProcessorError,
     ProcessorTimeoutError,
+    StructuredOutputError,
     TaskCancelledError,
     TaskError,
     TaskLimitError,
@@ -300,6 +302,7 @@ __all__ = (
     "StorageTimeoutError",
     "StreamConsumedError",
     "StreamGapError",
+    "StructuredOutputError",
     "TaskCancelledError",
     "TaskError",
     "TaskLimitError",

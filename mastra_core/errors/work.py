@@ -16,6 +16,7 @@ __all__ = (
     "ModelTimeoutError",
     "ProcessorError",
     "ProcessorTimeoutError",
+    "StructuredOutputError",
     "TaskCancelledError",
     "TaskError",
     "TaskLimitError",
@@ -301,6 +302,14 @@ class ModelOutputError(ModelError):
     """The model answered something that can't be used."""
 
     id = "MODEL_OUTPUT_INVALID"
+
+
+class StructuredOutputError(ModelOutputError):
+    """The model's answer isn't the object that was asked for (streaming.md 5.7)."""
+
+    id = "STRUCTURED_OUTPUT_SCHEMA_VALIDATION_FAILED"
+    domain = "AGENT"
+    category: Category = "SYSTEM"
 
 
 class TaskError(MastraError):

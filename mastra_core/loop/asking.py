@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from mastra_core.base.jsonjs import encode
 from mastra_core.contracts.model import Model, ModelPart, ModelRequest
 from mastra_core.errors import ModelError, ModelTimeoutError
 from mastra_core.loop.model_step import ModelStep, StepResult
@@ -17,6 +18,7 @@ from mastra_core.loop.segment import RunSegment
 from mastra_core.loop.tool_schema import offered_tools
 from mastra_core.messages.to_prompt import prompt_from_messages
 from mastra_core.processors.arguments import StepPatch
+from mastra_core.streaming.objects import PartialObject, StructuredOutput
 from mastra_core.wire.chunks import Chunk
 
 __all__ = ("ask_models", "seconds_of")
@@ -82,6 +84,10 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
         tells_all=processors is not None and processors.has_stream_hooks,
     )
     segment.step = step
+    wanted = setup.structured
+    segment.partial = (
+        PartialObject(wanted.schema) if wanted is not None and wanted.model is None else None
+    )
     request = _request(segment, patch)
     chunks: list[Chunk] | None = None
     response: Mapping[str, Any] | None = None
@@ -116,6 +122,15 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
     return result
 
 
+async def _show_partial(segment: RunSegment, partial: PartialObject, chunk: Chunk) -> None:
+    """What can be seen of the object with this piece of its text."""
+    seen = partial.feed(chunk["payload"]["text"])
+    if seen is not None:
+        await segment.show(
+            {"from": "AGENT", "runId": segment.setup.run_id, "type": "object", "object": seen}
+        )
+
+
 async def _replay(
     segment: RunSegment,
     step: ModelStep,
@@ -136,15 +151,27 @@ def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
     prompt = prompt_from_messages(
         segment.messages, clock=setup.clock, user_turn_first=setup.user_turn_first
     )
+    if setup.structured is not None and setup.structured.json_prompt_injection:
+        prompt = _with_schema(prompt, setup.structured)
     return ModelRequest(
         prompt=prompt,
         tools=offered_tools(segment.step_setup.tools, segment.step_setup.active_tools),
         tool_choice=patch.tool_choice or "auto",
-        response_format=setup.response_format,
+        response_format=setup.structured.response_format if setup.structured else None,
         settings={k: v for k, v in (patch.model_settings or {}).items() if k != "timeout"},
         provider_options=patch.provider_options or {},
         abort=segment.interrupt.event,
     )
+
+
+def _with_schema(prompt: list[dict[str, Any]], wanted: StructuredOutput) -> list[dict[str, Any]]:
+    """The schema in words, for models that can't be given one."""
+    schema = encode(wanted.schema.for_model())
+    words = f"Answer with one JSON value and nothing else. It has to fit this JSON schema: {schema}"
+    if wanted.json_prompt_injection == "inline":
+        return [*prompt, {"role": "user", "content": [{"type": "text", "text": words}]}]
+    systems = [turn for turn in prompt if turn["role"] == "system"]
+    return [*systems, {"role": "system", "content": words}, *prompt[len(systems) :]]
 
 
 async def _consume(
@@ -169,8 +196,11 @@ async def _consume(
                         said.append(chunk)
                     for passed in await segment.passed(chunk):
                         step.record(passed)
-                        if passed["type"] not in _FOR_PROCESSORS:
-                            await segment.show(passed)
+                        if passed["type"] in _FOR_PROCESSORS:
+                            continue
+                        if passed["type"] == "text-delta" and segment.partial is not None:
+                            await _show_partial(segment, segment.partial, passed)
+                        await segment.show(passed)
                     count += 1
                     if count % _BREATH == 0:
                         await asyncio.sleep(0)

@@ -47,7 +47,12 @@ async def end_finished(segment: RunSegment) -> None:
         return
     await segment.save()
     await _forget_rows(segment)
-    await _settle(segment, "success", record.finish_reason)
+    if segment.object_error is not None:
+        # The answer was given and is kept; it only isn't what was asked for.
+        await segment.notify(segment.setup.callbacks.on_error, {"error": segment.object_error})
+        segment.output.settle("failed", finish_reason="error", error=segment.object_error)
+    else:
+        await _settle(segment, "success", record.finish_reason)
     await segment.show(_finish_chunk(segment, segment.last_finish))
 
 

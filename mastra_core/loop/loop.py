@@ -33,6 +33,7 @@ from mastra_core.loop.repeating import (
 )
 from mastra_core.loop.segment import ResumePoint, RunSegment
 from mastra_core.loop.setup import RunSetup
+from mastra_core.loop.structuring import settle_object, structure_answer
 from mastra_core.loop.tool_step import ToolStep
 from mastra_core.messages.signals import echo_chunk
 from mastra_core.processors.arguments import StepPatch
@@ -227,6 +228,7 @@ class AgentLoop:
 
     async def _output_step(self, result: StepResult) -> None:
         """The hooks that judge an answer before its tools run."""
+        await structure_answer(self._segment, result)
         segment, processors = self._segment, self._setup.processors
         if processors is None or not processors.has("process_output_step"):
             return
@@ -284,6 +286,10 @@ class AgentLoop:
             reason = "other"
         if goes_on and await self._must_stop(result):
             goes_on = False
+        if not goes_on:
+            await settle_object(segment, result)
+            if segment.object_error is not None:
+                reason = "error"
         step_result: dict[str, Any] = {"reason": reason, "isContinued": goes_on}
         if segment.step is not None and segment.step.is_replay:
             # As peers write the steps that asked nobody.

@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from mastra_core.base.ids import uuid5
 from mastra_core.base.tasks import call_maybe_async
+from mastra_core.errors import ModelError
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.loop.model_step import ModelStep, StepResult
 from mastra_core.loop.setup import RunSetup
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.message_list import ListedMessage
 from mastra_core.messages.signals import create_signal, echo_chunk
+from mastra_core.streaming.objects import PartialObject
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.wire.chunks import Chunk, agent_chunk
 from mastra_core.wire.signals import Signal
@@ -76,6 +78,10 @@ class RunSegment:
         self.unrecorded_steps = 0
         #: What the next request says about the rejected answer.
         self.feedback: str | None = None
+        #: The answer as far as it is an object; None without structured output.
+        self.partial: PartialObject | None = None
+        #: Why the answer is no such object.
+        self.object_error: ModelError | None = None
         #: Which of the models the next request starts with.
         self.first_model = 0
         #: The untagged system messages of the run, once a hook may have changed them.
@@ -155,15 +161,18 @@ class RunSegment:
 
     def step_payload(self, result: StepResult, step_result: Mapping[str, Any]) -> dict[str, Any]:
         """Payload of ``step-finish``; that of ``finish`` is built from it."""
+        output: dict[str, Any] = {
+            "text": result.text,
+            "toolCalls": [call.to_wire() for call in result.calls],
+            "usage": result.usage,
+        }
+        if self.record.object is not None:
+            output["object"] = self.record.object
         return {
             "messageId": self.writer.message_id,
             "stepResult": dict(step_result),
             "metadata": result.metadata,
-            "output": {
-                "text": result.text,
-                "toolCalls": [call.to_wire() for call in result.calls],
-                "usage": result.usage,
-            },
+            "output": output,
             "processorRetryCount": 0,
         }
 

@@ -12,6 +12,7 @@ from mastra_core.base.ids import Ids
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
 from mastra_core.processors.runner import RunProcessors
+from mastra_core.streaming.objects import StructuredOutput
 from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
 from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
@@ -98,7 +99,8 @@ class RunSetup:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     active_tools: Sequence[str] | None = None
     tool_choice: ToolChoice = "auto"
-    response_format: Mapping[str, Any] | None = None
+    #: What the run is to end with.
+    structured: StructuredOutput | None = None
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     provider_options: Mapping[str, Any] = field(default_factory=dict)
     max_steps: int | None = None

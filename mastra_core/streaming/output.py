@@ -67,6 +67,10 @@ class ModelOutput:
         self._was_iterated = False
         self._settled = asyncio.Event()
         self._abort: Callable[[], None] | None = None
+        #: Structured output as the caller gets it: the value of its type.
+        self.parsed: Any = None
+        #: The model's answer didn't fit, so the fallback stands in for it.
+        self.used_fallback = False
 
     # -- the run's side -------------------------------------------------------------------
 
@@ -223,8 +227,48 @@ class ModelOutput:
 
     @property
     def object(self) -> Settled[Any]:
-        """Structured output; None without any."""
-        return self._property(lambda: self.record.object, lenient=False)
+        """
+        Structured output, as an instance of the type that was asked for; None without any.
+
+        Raises the run's error if the answer doesn't fit.
+        """
+        return self._property(lambda: self.parsed, lenient=False)
+
+    @property
+    def used_fallback_value(self) -> Settled[bool]:
+        """Whether ``object`` is the fallback."""
+        return self._property(lambda: self.used_fallback)
+
+    @property
+    def object_stream(self) -> AsyncIterator[Any]:
+        """The object while it grows, as JSON values; the last one is complete."""
+        return self._object_stream()
+
+    async def _object_stream(self) -> AsyncIterator[Any]:
+        async for chunk in self.buffer.read():
+            if chunk.get("type") in ("object", "object-result"):
+                yield chunk["object"]
+        await self._settled.wait()
+        self._raise_failure()
+
+    @property
+    def element_stream(self) -> AsyncIterator[Any]:
+        """The elements of a list, each once it is complete."""
+        return self._element_stream()
+
+    async def _element_stream(self) -> AsyncIterator[Any]:
+        given = 0
+        async for chunk in self.buffer.read():
+            seen = chunk.get("object")
+            if chunk.get("type") not in ("object", "object-result") or not isinstance(seen, list):
+                continue
+            # The last element of a partial list may still grow.
+            complete = len(seen) - (chunk["type"] == "object")
+            for element in seen[given:complete]:
+                yield element
+            given = max(given, complete)
+        await self._settled.wait()
+        self._raise_failure()
 
     @property
     def finish_reason(self) -> Settled[str | None]:
@@ -287,8 +331,8 @@ class ModelOutput:
             "files": list(record.files),
             "response": dict(record.response),
             "totalUsage": record.total_usage,
-            "object": record.object,
-            "usedFallbackValue": False,
+            "object": self.parsed,
+            "usedFallbackValue": self.used_fallback,
             "error": None if self.failure is None else wire_from_error(self.failure),
             "tripwire": record.tripwire,
             "traceId": None,

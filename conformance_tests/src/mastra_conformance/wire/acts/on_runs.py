@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from mastra_conformance.wire.expressions import UnknownVocabularyError, snake_members
+from mastra_conformance.wire.expressions import UnknownVocabularyError, json_schema, snake_members
 from mastra_conformance.wire.forms import full_output_form, output_form, plain
 from mastra_conformance.wire.stage import NOTHING, RESOURCE, THREAD, Stage
 from mastra_core.agent.agent import Agent
@@ -28,6 +28,9 @@ def _options(stage: Stage, action: Mapping[str, Any]) -> dict[str, Any]:
         stage.thread_ids.add(memory["thread"])
     if "abortAs" in action:
         options["abort_signal"] = stage.aborts.setdefault(action["abortAs"], asyncio.Event())
+    if "structuredOutput" in raw:
+        structured = snake_members(raw.pop("structuredOutput"))
+        options["structured_output"] = {**structured, "schema": json_schema(structured["schema"])}
     return {**options, **snake_members(raw)}
 
 
