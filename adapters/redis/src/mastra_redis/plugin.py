@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mastra_core.plugins import LeaseSpec, StorageSpec, hookimpl
+from mastra_core.plugins import LeaseSpec, PubSubSpec, StorageSpec, hookimpl
 from mastra_redis.capabilities import (
     LEASE_CAPABILITIES,
+    PUBSUB_CAPABILITIES,
     STORAGE_CAPABILITIES,
 )
 
 __all__ = (
     "MASTRA_PLUGIN_API",
     "mastra_lease_adapters",
+    "mastra_pubsub_adapters",
     "mastra_storage_adapters",
 )
 
@@ -32,6 +34,20 @@ def mastra_storage_adapters() -> Iterable[StorageSpec]:
         capabilities=STORAGE_CAPABILITIES,
         extra="redis",
         summary="Everything in plain Redis, shared with Node.",
+    )
+
+
+@hookimpl
+def mastra_pubsub_adapters() -> Iterable[PubSubSpec]:
+    """The bus on Redis Streams."""
+    yield PubSubSpec(
+        name="redis",
+        schemes=_SCHEMES,
+        factory="mastra_redis.pubsub:RedisPubSub",
+        settings="mastra_redis.settings:RedisPubSubSettings",
+        capabilities=PUBSUB_CAPABILITIES,
+        extra="redis",
+        summary="Events in Redis Streams, shared with Node.",
     )
 
 

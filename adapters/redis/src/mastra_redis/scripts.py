@@ -21,6 +21,16 @@ from mastra_redis.link import Argument, Link, Reply
 __all__ = ("NAMES", "Script", "Scripts", "script_named")
 
 NAMES: Final[tuple[str, ...]] = (
+    "bus_append",
+    "bus_claim",
+    "bus_clear",
+    "bus_dead",
+    "bus_extend",
+    "bus_join",
+    "bus_leave",
+    "bus_read",
+    "bus_requeue",
+    "bus_settle",
     "commit",
     "inbox_due",
     "inbox_page",
