@@ -11,6 +11,7 @@ __all__ = (
     "PLUGIN_ID",
     "XML_NAME",
     "clean_xml_name",
+    "is_id",
     "is_plugin_id",
     "is_xml_name",
     "to_camel",
@@ -22,6 +23,7 @@ PLUGIN_ID: Final = re.compile(r"[a-z][a-z0-9_]*")
 #: Names of signal tags and attributes (signals.md 3.3).
 XML_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
+_NOT_IN_IDS: Final = re.compile("[\0\ud800-\udfff]")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -33,6 +35,14 @@ def to_camel(name: str) -> str:
 def to_snake(name: str) -> str:
     """``threadId`` as ``thread_id``; ``HTTPStatus`` as ``http_status``."""
     return _HUMP.sub("_", name).lower()
+
+
+def is_id(value: object) -> bool:
+    """
+    True if something may be known by this: a text that isn't empty. No store and no peer has to
+    know NUL or half a character in a key (field report P3).
+    """
+    return isinstance(value, str) and value != "" and _NOT_IN_IDS.search(value) is None
 
 
 def is_plugin_id(name: str) -> bool:

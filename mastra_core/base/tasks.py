@@ -7,13 +7,17 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 
-from mastra_core.errors import ClosedError
+from mastra_core.errors import ClosedError, MastraError
 
 __all__ = ("TaskSupervisor", "call_maybe_async", "is_being_cancelled", "shielded")
 
 logger = logging.getLogger(__name__)
+
+#: A task that doesn't stop is asked again so often, with so many seconds in between.
+_CANCELLATIONS: Final = 10
+_CANCEL_EVERY: Final = 1.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,17 +86,26 @@ class TaskSupervisor:
         Stop: let tasks end by themselves for ``grace`` seconds, cancel the rest, await all.
 
         Closing twice is harmless. Called from one of its own tasks, that task is left alone.
+        A task that goes on although it was cancelled is cancelled again every second; after
+        ten it is left behind with an error in the log, so that nobody waits for ever.
         """
         self._closed = True
         others = self._tasks - {asyncio.current_task()}
         if others and grace > 0:
             await asyncio.wait(others, timeout=grace)
-        pending = [task for task in others if not task.done()]
-        for task in pending:
-            task.cancel()
-        if pending:
+        pending = {task for task in others if not task.done()}
+        for _ in range(_CANCELLATIONS):
+            if not pending:
+                return
+            for task in pending:
+                task.cancel()
             # Their exceptions were logged; here only their end counts.
-            await asyncio.gather(*pending, return_exceptions=True)
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_EVERY)
+        if pending:
+            names = sorted(task.get_name() for task in pending)
+            logger.error(
+                "background tasks don't stop", extra={"supervisor": self.name, "tasks": names}
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -156,8 +169,21 @@ async def call_maybe_async(
 async def call_maybe_async(
     function: Callable[P, Awaitable[T] | T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """The result of a callback of the user, which may be sync or async."""
-    result = function(*args, **kwargs)
-    if inspect.isawaitable(result):
-        return await result
+    """
+    The result of a callback of the user, which may be sync or async.
+
+    Raises:
+        MastraError: Something that it waited for was cancelled (id
+            ``MASTRA_CALLBACK_CANCELLED``); that doesn't cancel us.
+        Exception: What the callback raises.
+    """
+    try:
+        result = function(*args, **kwargs)
+        if inspect.isawaitable(result):
+            return await result
+    except asyncio.CancelledError as exc:
+        if is_being_cancelled():
+            raise
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise MastraError(f"{name} was cancelled inside.", id="MASTRA_CALLBACK_CANCELLED") from exc
     return result

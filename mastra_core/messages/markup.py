@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 from mastra_core.base.jsvalues import js_string
 from mastra_core.errors import InvalidSignalError, shown
 
-__all__ = ("check_attribute_names", "check_tag_name", "clean_name", "has_attributes", "render_tag")
+__all__ = (
+    "check_attribute_names",
+    "check_attributes",
+    "check_tag_name",
+    "clean_name",
+    "has_attributes",
+    "render_tag",
+)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_.-]")
@@ -39,6 +47,23 @@ def check_attribute_names(attributes: Mapping[str, Any] | None) -> None:
     for name in attributes or ():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidSignalError(f"Invalid signal XML attribute name: {name}")
+
+
+def check_attributes(attributes: Mapping[str, Any] | None) -> None:
+    """
+    Accept attributes that can be rendered: legal names, and values that stand in one word.
+
+    Raises:
+        InvalidSignalError: A name or a value can't be.
+    """
+    check_attribute_names(attributes)
+    for name, value in (attributes or {}).items():
+        is_number = isinstance(value, int | float) and math.isfinite(value)
+        if value is not None and not isinstance(value, str | bool) and not is_number:
+            raise InvalidSignalError(
+                f"The attribute {name!r} must be a text, a finite number, a boolean or None, "
+                f"not {shown(value)}."
+            )
 
 
 def clean_name(name: str) -> str:

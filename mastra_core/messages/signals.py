@@ -14,9 +14,10 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.isotime import epoch_ms, parse_iso, to_iso_ms
 from mastra_core.base.jsonjs import sanitize_copy
-from mastra_core.errors import InvalidSignalError
+from mastra_core.base.naming import is_id
+from mastra_core.errors import InvalidSignalError, WireDecodeError, WireEncodeError, shown
 from mastra_core.messages.markup import (
-    check_attribute_names,
+    check_attributes,
     check_tag_name,
     has_attributes,
     render_tag,
@@ -85,7 +86,19 @@ def create_signal(
         InvalidSignalError: A member is not allowed, or of a wrong kind.
     """
     given = value.to_wire() if isinstance(value, Signal) else dict(value)
+    try:
+        return _signal_of(given, clock=clock, ids=ids, accepted_at=accepted_at)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise InvalidSignalError(f"Invalid signal: {where}: {problem['msg']}.") from error
+    except (WireDecodeError, WireEncodeError) as error:
+        raise InvalidSignalError(f"Invalid signal: {error.message}") from error
 
+
+def _signal_of(
+    given: Mapping[str, Any], *, clock: Clock, ids: Ids, accepted_at: datetime | None
+) -> Signal:
     def member(wire: str, python: str) -> Any:
         return given.get(wire, given.get(python))
 
@@ -93,7 +106,9 @@ def create_signal(
     tag = member("tagName", "tag_name") or _TAGS[signal_type]
     check_tag_name(tag)
     attributes = given.get("attributes")
-    check_attribute_names(attributes)
+    check_attributes(attributes)
+    if given.get("id") and isinstance(given["id"], str) and not is_id(given["id"]):
+        raise InvalidSignalError(f"A signal can't have the id {shown(given['id'])}.")
     transient = given.get("transient")
     if signal_type == "state" and transient is not None:
         raise InvalidSignalError("state signals cannot be transient")
@@ -119,18 +134,15 @@ def create_signal(
             members[python] = sanitize_copy(extra)
     if transient is not None:
         members["transient"] = bool(transient)
-    try:
-        return Signal(**members)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise InvalidSignalError(f"Invalid signal: {where}: {problem['msg']}.") from error
+    return Signal(**members)
 
 
 def _time(value: object) -> datetime | None:
-    if isinstance(value, datetime):
+    if value is None or isinstance(value, str):
+        return parse_iso(value) if value else None
+    if isinstance(value, datetime) and value.tzinfo is not None:
         return value
-    return parse_iso(value) if isinstance(value, str) else None
+    raise InvalidSignalError(f"A signal's time must have a time zone, unlike {shown(value)}.")
 
 
 def _normalise_contents(contents: object) -> SignalContents:

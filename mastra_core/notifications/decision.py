@@ -116,6 +116,8 @@ def decision_from(value: object) -> DeliveryDecision:
         raise ConfigError(
             f"stream_options of a delivery decision are a mapping, not {members['stream_options']!r}."
         )
+    if not isinstance(members.get("reason", ""), str):
+        raise ConfigError(f"reason of a delivery decision is a text, not {members['reason']!r}.")
     return DeliveryDecision(
         action=_action(members.pop("action", None)),
         **{**members, "hold": bool(members.get("hold", False))},

@@ -17,6 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.naming import is_id
 from mastra_core.contracts.signal_sink import Accepted, IfIdle, SignalTarget, ThreadActivity
 from mastra_core.contracts.storage.notifications import NotificationsStorage
 from mastra_core.errors import InvalidSignalError, StorageArgumentError, shown
@@ -162,6 +163,8 @@ class Ingress:
                 raise InvalidSignalError(
                     f"A notification has no member {shown(next(iter(given.model_extra)))}."
                 )
+            if given.id is not None and not is_id(given.id):
+                raise InvalidSignalError(f"A notification can't have the id {shown(given.id)}.")
             members = {name: getattr(given, name) for name in given.model_fields_set}
             event = CreateNotification(
                 **members,

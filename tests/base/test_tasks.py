@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 import pytest
 
 from mastra_core.base.tasks import TaskSupervisor, call_maybe_async, shielded
-from mastra_core.errors import ClosedError
+from mastra_core.errors import ClosedError, MastraError
 
 pytestmark = pytest.mark.anyio
 
@@ -191,3 +191,72 @@ async def test_callbacks_may_be_sync_or_async() -> None:
     assert await call_maybe_async(plain, 1, b=2) == 3
     assert await call_maybe_async(waiting, 1, b=2) == 3
     assert await call_maybe_async(hands_on, 1, 2) == 3
+
+
+async def test_a_task_that_swallows_its_cancellation_is_asked_again() -> None:
+    """Closing waits for its end, not for its consent."""
+    swallowed = 0
+
+    async def stubborn() -> None:
+        nonlocal swallowed
+        while swallowed < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                swallowed += 1
+
+    tasks = TaskSupervisor("test")
+    task = tasks.start(stubborn(), name="stubborn")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await tasks.close()
+
+    assert (2, True) == (swallowed, task.done())
+
+
+async def test_a_task_that_never_stops_holds_nobody_up(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named in the log and left behind."""
+    monkeypatch.setattr("mastra_core.base.tasks._CANCEL_EVERY", 0.01)
+    may_stop = False
+
+    async def never_stops() -> None:
+        while not may_stop:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    tasks = TaskSupervisor("test")
+    task = tasks.start(never_stops(), name="deaf")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await tasks.close()
+
+    [record] = [r for r in caplog.records if r.getMessage() == "background tasks don't stop"]
+    assert ["deaf"] == record.tasks  # type: ignore[attr-defined] # "tasks" is in our own extra
+    may_stop = True
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_what_a_callback_waited_for_may_be_cancelled_without_cancelling_us() -> None:
+    """It is an error of the callback; our own cancellation passes."""
+
+    async def waits_in_vain() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    with pytest.raises(MastraError, match="waits_in_vain was cancelled inside"):
+        await call_maybe_async(waits_in_vain)
+
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    ours = asyncio.create_task(call_maybe_async(waits))
+    await asyncio.sleep(0)
+    ours.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ours

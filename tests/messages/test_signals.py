@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -284,3 +285,25 @@ def test_numbers_render_without_failing(number: float) -> None:
     assert rendered.startswith("<t n=")
     if math.isnan(number):
         assert '"NaN"' in rendered
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "a\0"},
+        {"id": "\ud800"},
+        {"createdAt": "yesterday"},
+        {"createdAt": 5},
+        {"createdAt": datetime(2026, 1, 1)},  # noqa: DTZ001 - that is what is wrong
+        {"attributes": {"a": [1]}},
+        {"attributes": {"a": float("nan")}},
+        {"metadata": {"a": object()}},
+        {"contents": [{"type": "text", "text": "x", "providerOptions": {"a": object()}}]},
+    ],
+)
+def test_a_signal_that_nobody_could_store_or_render_is_not_made(wrong: dict[str, Any]) -> None:
+    """One error for everything that is wrong with it (signals.md G7)."""
+    value = {"type": "user", "contents": "x", **wrong}
+
+    with pytest.raises(InvalidSignalError):
+        create_signal(value, clock=SystemClock(), ids=UuidIds())

@@ -231,3 +231,9 @@ def test_a_decision_reads_times_in_any_form_and_writes_them_in_one() -> None:
 
     expected = {"action": "defer", "deliverAt": _AT, "streamOptions": {"a": 1}, "hold": True}
     assert [expected] * 3 == [decision.to_wire() for decision in decisions]
+
+
+def test_a_reason_is_a_text() -> None:
+    """It is refused where it is read, not by the record that it was meant for."""
+    with pytest.raises(ConfigError, match="reason"):
+        decision_from({"action": "deliver", "reason": 5})
