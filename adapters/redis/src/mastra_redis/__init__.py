@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mastra_redis.cache import RedisCache
+    from mastra_redis.lease import RedisLease
+    from mastra_redis.pubsub import RedisPubSub
     from mastra_redis.settings import RedisLeaseSettings, RedisPubSubSettings, RedisSettings
     from mastra_redis.storage import RedisStorage
 
 __all__ = (
+    "RedisCache",
+    "RedisLease",
     "RedisLeaseSettings",
+    "RedisPubSub",
     "RedisPubSubSettings",
     "RedisSettings",
     "RedisStorage",
@@ -19,7 +25,10 @@ __all__ = (
 __version__ = "0.1.0"
 
 _HOMES = {
+    "RedisCache": "cache",
+    "RedisLease": "lease",
     "RedisLeaseSettings": "settings",
+    "RedisPubSub": "pubsub",
     "RedisPubSubSettings": "settings",
     "RedisSettings": "settings",
     "RedisStorage": "storage",

@@ -330,7 +330,7 @@ class RedisLease:
                 (
                     *("EVALSHA", script.sha, 2, *self._keys(key)),
                     *("release", *self._common(key), raw(owner), raw(holder)),
-                    *("" if fence is None else fence, 0, "", ""),
+                    *_fence_words(fence),
                 )
             )
             for key, (owner, holder, fence) in self._held.items()
@@ -500,3 +500,8 @@ def _record(answer: Any) -> LeaseRecord | None:
         fence=int(fence),
         ttl_remaining_ms=max(0, int(remaining)),
     )
+
+
+def _fence_words(fence: int | None) -> tuple[Argument, ...]:
+    """The fence, and what else ``lease_change`` wants to know, for a release."""
+    return ("" if fence is None else fence, 0, "", "")

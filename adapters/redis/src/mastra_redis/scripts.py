@@ -31,6 +31,7 @@ NAMES: Final[tuple[str, ...]] = (
     "bus_read",
     "bus_requeue",
     "bus_settle",
+    "cache_push",
     "commit",
     "inbox_due",
     "inbox_page",

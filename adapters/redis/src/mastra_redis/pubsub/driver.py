@@ -142,11 +142,7 @@ class RedisDriver:
 
     def encode(self, topic: str, event: Event) -> tuple[bytes, int]:
         """The event as JSON text, and the bytes of its data."""
-        if topic.startswith(_RESERVED):
-            raise PubSubError(
-                f"Topic {topic!r} can't be used: its key would be that of a lease.",
-                id="MASTRA_PUBSUB_TOPIC_INVALID",
-            )
+        _check_topic(topic)
         return encode_event(event)
 
     async def append(self, topic: str, batch: Sequence[Outgoing]) -> Sequence[Exception | None]:
@@ -191,6 +187,7 @@ class RedisDriver:
 
     async def locate(self, topic: str, start: Start) -> Position:
         """The position after which a subscription reads."""
+        _check_topic(topic)
         if isinstance(start, Cursor):
             try:
                 return position_of(start.value)
@@ -261,7 +258,8 @@ class RedisDriver:
     async def watch(self, topics: Collection[str]) -> None:
         """Wait for exactly these topics."""
         with pubsub_errors("subscribe", self._where):
-            await self._open_tail.follow(topics)
+            # One that can't be used is refused when it is located or joined.
+            await self._open_tail.follow([t for t in topics if not t.startswith(_RESERVED)])
 
     async def wake(self) -> Collection[str] | None:
         """Topics with news."""
@@ -275,6 +273,7 @@ class RedisDriver:
 
     async def join_group(self, topic: str, group: str, consumer: str, start: Start) -> None:
         """Make the group if it isn't there; an existing one keeps its place."""
+        _check_topic(topic)
         begins = "0"
         if start == "latest":
             begins = "$"
@@ -374,3 +373,17 @@ class RedisDriver:
         """Forget the dead letters of the topic; how many there were."""
         answer = await self._run("purge_dead", "bus_dead", topic, ["", "1"])
         return int(answer[0])
+
+
+def _check_topic(topic: str) -> None:
+    """
+    Refuse what would be a key of something else (P13).
+
+    Raises:
+        PubSubError: The topic's key is that of a lease.
+    """
+    if topic.startswith(_RESERVED):
+        raise PubSubError(
+            f"Topic {topic!r} can't be used: its key would be that of a lease.",
+            id="MASTRA_PUBSUB_TOPIC_INVALID",
+        )

@@ -49,6 +49,8 @@ class _Held:
 
     #: How often the server delivered it, this time included.
     deliveries: int
+    #: The same as handlers count it.
+    attempt: int
     event: Event
 
 
@@ -242,11 +244,12 @@ class GroupState:
                 found.append((None, id_of(position), int(deliveries), is_queued))
                 continue
             base = 1 if is_queued else event.delivery_attempt
-            state.held[position] = _Held(int(deliveries), event)
+            attempt = base + int(deliveries) - 1
+            state.held[position] = _Held(int(deliveries), attempt, event)
             claim = Claim(
                 position,
                 event,
-                base + int(deliveries) - 1,
+                attempt,
                 error.decode("utf-8", "replace") if error else None,
             )
             found.append((claim, id_of(position), int(deliveries), is_queued))
@@ -308,7 +311,7 @@ class GroupState:
         told: list[tuple[Settlement, _Held]] = []
         for settlement in settlements:
             held = state.held.get(settlement.position)
-            if held is None:
+            if held is None or held.attempt != settlement.attempt:
                 continue
             told.append((settlement, held))
             verdict, delay_ms, error = _verdict(settlement)
@@ -365,9 +368,9 @@ class GroupState:
         """Start the time of what this consumer still holds anew."""
         state = self._groups.get((topic, group)) or _Group()
         args: list[Argument] = []
-        for position, _ in held:
+        for position, attempt in held:
             known = state.held.get(position)
-            if known is not None:
+            if known is not None and known.attempt == attempt:
                 args += ["1" if position[0] < 0 else "", id_of(position), known.deliveries]
         if args:
             await self._run(
@@ -382,11 +385,10 @@ class GroupState:
             "bus_dead", topic, ["" if group is None else raw(group), ""], repeatable=True
         )
         letters: list[DeadLetter] = []
-        oldest_ms = None
         for name, entries in zip(answer[1::2], answer[2::2], strict=True):
             for entry_id, fields in entries:
                 letter = _dead_letter(topic, text(name), entry_id, fields)
-                if letter is not None and (oldest_ms is None or letter.dead_at_ms > oldest_ms):
+                if letter is not None:
                     letters.append(letter)
         return sorted(letters, key=lambda letter: (letter.dead_at_ms, letter.id))
 

@@ -118,6 +118,7 @@ class Tail:
         self._wanted = 0
         self._armed = 0
         self._rearmed = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def follow(self, topics: Collection[str]) -> None:
         """Wait for exactly these topics from when this returns."""
@@ -127,6 +128,7 @@ class Tail:
         followed |= {topic: _Followed(topic, tails[topic]) for topic in new}
         self._followed = followed
         self._wanted += 1
+        self._changed.set()
         await self._interrupt()
 
     async def _ends(self, topics: Sequence[str]) -> dict[str, Position]:
@@ -216,6 +218,7 @@ class Tail:
                 reading = self._reading = await self._open()
             if reading.reply is None:
                 self._armed = self._wanted
+                self._changed.clear()
                 self._rearmed.set()
                 reading.asked = {
                     self._names.stream(topic): followed
@@ -226,8 +229,10 @@ class Tail:
 
     async def _read(self, reading: _Reading) -> Any:
         if not reading.asked:
-            # Nothing to wait for but hints; the connection must stay known to be alive.
-            await asyncio.sleep(self._poll_ms / 1000)
+            # Nothing to wait for but hints and topics.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_ms / 1000):
+                    await self._changed.wait()
             return None
         ids = [id_of(followed.cursor) for followed in reading.asked.values()]
         command = ("XREAD", "COUNT", _COUNT, "BLOCK", self._poll_ms, "STREAMS")
