@@ -11,6 +11,7 @@ from mastra_conformance.faults.outcomes import attempt
 from mastra_conformance.histories.queue_checker import Handled
 from mastra_conformance.suites.pubsub.support import make_event
 from mastra_core.contracts.pubsub import PubSub
+from mastra_core.errors import PubSubConnectionError
 from mastra_core.wire.events import Event
 
 __all__ = ("GroupReaderLog", "Publisher", "once_in_order")
@@ -42,7 +43,8 @@ class Publisher:
             if error is None:
                 self.accepted.append(number)
                 return
-            assert error.retryable, f"A publish may be repeated by its dedupe_id, but: {error!r}"
+            may_repeat = error.retryable or isinstance(error, PubSubConnectionError)
+            assert may_repeat, f"A publish may be repeated by its dedupe_id, but: {error!r}"
             self.errors.append(type(error).__name__)
             await asyncio.sleep(_PAUSE_S)
 
