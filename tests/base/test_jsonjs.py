@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -25,8 +25,10 @@ from mastra_core.base.jsonjs import (
     MAX_DEPTH,
     UNDEFINED,
     decode,
+    decode_each,
     encode,
     encode_bytes,
+    encode_each,
     is_plain,
     json_path,
     json_paths_by_size,
@@ -427,6 +429,40 @@ def test_parts_that_are_shared_are_written_twice_and_not_refused() -> None:
 
     assert encode([part, part]).count("10:00:00.123Z") == 2
     assert encode([[[1]] * 200] * 200) == encode(decode(encode([[[1]] * 200] * 200)))
+
+
+# -- several at once --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [{"a": 1}, [], "x", None],
+        ({"a": 1}, {"b": NOON}),
+        [{"a": "\ud83d"}, {"b": 1}],
+        [{"a": 1.0}, {"b": [1e21]}],
+    ],
+    ids=repr,
+)
+def test_several_values_are_written_as_each_by_itself(values: Sequence[Any]) -> None:
+    """Whether they are plain, have to be converted, or hold a lone surrogate."""
+    written = encode_each(values)
+
+    assert written == [encode(value).encode() for value in values]
+    assert decode_each(written) == [decode(text) for text in written]
+
+
+def test_a_refusal_among_several_names_its_place() -> None:
+    """As with a single value."""
+    with pytest.raises(WireEncodeError, match=r"\$\.content\.f"):
+        encode_each([{"a": 1}, {"f": print}], path_prefix="$.content")
+
+
+def test_texts_that_are_json_only_together_are_refused() -> None:
+    """Nothing is read across the borders of texts."""
+    with pytest.raises(WireDecodeError):
+        decode_each([b'{"a":1},{"b":2}'])
 
 
 def test_copies_share_nothing() -> None:
