@@ -10,7 +10,8 @@ from mastra_core.wire import tables
 __all__ = ("traces_in_tables",)
 
 _START: Final = "mastra_"
-_OURS: Final = "mastra_py_"
+#: Beginnings of names that only we make; the TypeScript system has no bus in a database.
+_OURS: Final = ("mastra_py_", "mastra_pubsub_", "mastra_leases", "mastra_fences")
 
 #: Tables that both sides make; they say nothing about who is there.
 _SHARED: Final = frozenset(

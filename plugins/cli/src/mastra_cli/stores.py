@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from mastra_core.config import Settings, load_settings
+from mastra_core.config import AdapterSection, Settings, load_settings
 from mastra_core.errors import ConfigError, StorageSchemaError
 from mastra_core.plugins import (
     AdapterContext,
@@ -23,11 +23,12 @@ from mastra_core.plugins.making import driver_errors, make_adapter
 if TYPE_CHECKING:
     from mastra_core.contracts.storage import Storage
     from mastra_core.plugins.choice import Offer
-    from mastra_core.plugins.specs import AdapterSpec
+    from mastra_core.plugins.specs import AdapterSpec, Role
 
 __all__ = (
     "chosen_settings",
     "is_absent_file",
+    "made_roles",
     "made_store",
     "opened_store",
     "plugin_manager",
@@ -117,6 +118,34 @@ def made_store(
         options["disable_init"] = True
     store: Storage = make_adapter(offer, target, AdapterContext(), options=options)
     return store, target
+
+
+def made_roles(url: str | None, *, in_memory: bool = False) -> dict[Role, Any]:
+    """
+    All that the adapter of the store's URL offers there: the store, its bus, its leases.
+
+    None of them is opened; opened together, they share their connections.
+
+    Args:
+        url: From the command line; the settings are asked otherwise.
+        in_memory: An empty database of the same adapter instead of a file that isn't there.
+
+    Raises:
+        MastraError: Nothing can be made of it; the message says why.
+    """
+    settings = chosen_settings(url)
+    manager = plugin_manager(settings)
+    store, target = made_store(url, settings=settings, in_memory=in_memory)
+    context, registry = AdapterContext(), Registry(manager)
+    found: dict[Role, Any] = {"storage": store}
+    sections: dict[Role, AdapterSection] = {"pubsub": settings.pubsub, "lease": settings.lease}
+    for role, section in sections.items():
+        offer = registry.find_adapter(role, target.scheme)
+        if offer is not None:
+            # Options of a section are for its own URL, those of this URL for whoever knows them.
+            options = section.options if section.url in {None, settings.storage.url} else {}
+            found[role] = make_adapter(offer, target, context, options=options, only_known=True)
+    return found
 
 
 def _can_leave_alone(offer: Offer[AdapterSpec]) -> bool:

@@ -39,6 +39,20 @@ def test_migrating_twice_does_something_once(run: Any, tmp_path: Path) -> None:
     assert second["foundVersion"] == second["targetVersion"]
 
 
+def test_bus_and_leases_are_prepared_with_the_store(run: Any, tmp_path: Path) -> None:
+    """So that an application may open all three without any right to change tables."""
+    url = f"file:{tmp_path}/new.db"
+
+    ran = run("migrate", "--url", url)
+
+    assert "mastra_pubsub_events" in ran.out
+    assert "versions: storage 0 → 1, pubsub 0 → 1, lease" in ran.err
+    plan = run("migrate", "--url", url, "--json", "--dry-run").json
+    assert {"storage", "pubsub", "lease"} == set(plan["parts"])
+    assert {"foundVersion": 1, "targetVersion": 1} == plan["parts"]["pubsub"]
+    assert "versions are storage 1, pubsub 1, lease 1" in run("migrate", "--url", url).err
+
+
 def test_a_newer_database_is_left_alone(run: Any, tmp_path: Path) -> None:
     url = f"file:{tmp_path}/new.db"
     run("migrate", "--url", url)

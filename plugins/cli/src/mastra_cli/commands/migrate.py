@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,9 +11,10 @@ from mastra_cli.exits import wrong_usage
 from mastra_cli.options import JsonOption, UrlOption
 from mastra_cli.render import print_json, print_text, say
 from mastra_cli.running import waiting
-from mastra_cli.stores import made_store
+from mastra_cli.stores import made_roles
 from mastra_core.contracts.storage.migrations import MigratableStorage, MigrationPlan
 from mastra_core.errors import CapabilityNotSupportedError
+from mastra_core.plugins.specs import Role
 
 __all__ = ("app",)
 
@@ -36,21 +38,25 @@ async def migrate(
     """Bring a database to the shape this version needs; nothing is ever dropped or renamed."""
     if dry_run and sql:
         raise wrong_usage("--dry-run and --sql exclude each other.")
-    store, _ = made_store(url, in_memory=dry_run or sql)
-    if not isinstance(store, MigratableStorage):
+    made = made_roles(url, in_memory=dry_run or sql)
+    parts = {role: part for role, part in made.items() if isinstance(part, MigratableStorage)}
+    if not parts:
         raise CapabilityNotSupportedError(
-            adapter=store.name,
+            adapter=made["storage"].name,
             capability="storage.migrations",
             hint="There is nothing to migrate: it has no shape of its own.",
         )
     if sql:
-        _print_sql(store.export_ddl(), as_json=as_json)
+        _print_sql("".join(part.export_ddl() for part in parts.values()), as_json=as_json)
         return
-    plan = await store.plan_migration()
-    if not dry_run:
-        async with store:
-            await store.init()
-    _print_plan(plan, applied=not dry_run, as_json=as_json)
+    plans: dict[Role, MigrationPlan] = {}
+    for role, part in parts.items():
+        plans[role] = await part.plan_migration()
+        if not dry_run:
+            # Opening is what migrates: under a lock, all or nothing.
+            async with made[role]:
+                pass
+    _print_plans(plans, applied=not dry_run, as_json=as_json)
 
 
 def _print_sql(ddl: str, *, as_json: bool) -> None:
@@ -60,27 +66,31 @@ def _print_sql(ddl: str, *, as_json: bool) -> None:
         print_text(ddl.rstrip())
 
 
-def _print_plan(plan: MigrationPlan, *, applied: bool, as_json: bool) -> None:
+def _print_plans(plans: Mapping[Role, MigrationPlan], *, applied: bool, as_json: bool) -> None:
+    # Parts have some tables in common.
+    statements = list(dict.fromkeys(text for plan in plans.values() for text in plan.statements))
+    skipped = list(dict.fromkeys(reason for plan in plans.values() for reason in plan.skipped))
     if as_json:
-        print_json(_wire_from_plan(plan, applied=applied))
+        versions = {role: _versions(plan) for role, plan in plans.items()}
+        rest = {"statements": statements, "skipped": skipped, "applied": applied}
+        print_json({**next(iter(versions.values())), **rest, "parts": versions})
         return
-    for reason in plan.skipped:
+    for reason in skipped:
         say(f"Left out: {reason}")
-    if not plan.statements:
-        say(f"Nothing to do: the database has version {plan.target_version}.")
+    if not statements:
+        told = _each(plans, lambda plan: f"{plan.target_version}")
+        say(f"Nothing to do: the versions are {told}.")
         return
-    for statement in plan.statements:
+    for statement in statements:
         print_text(f"{statement.strip().rstrip(';')};")
     done = "Done" if applied else "Would be done"
-    count = len(plan.statements)
-    say(f"{done}: {count} statements, version {plan.found_version} → {plan.target_version}.")
+    told = _each(plans, lambda plan: f"{plan.found_version} → {plan.target_version}")
+    say(f"{done}: {len(statements)} statements; versions: {told}.")
 
 
-def _wire_from_plan(plan: MigrationPlan, *, applied: bool) -> dict[str, Any]:
-    return {
-        "foundVersion": plan.found_version,
-        "targetVersion": plan.target_version,
-        "statements": list(plan.statements),
-        "skipped": list(plan.skipped),
-        "applied": applied,
-    }
+def _each(plans: Mapping[Role, MigrationPlan], tell: Callable[[MigrationPlan], str]) -> str:
+    return ", ".join(f"{role} {tell(plan)}" for role, plan in plans.items())
+
+
+def _versions(plan: MigrationPlan) -> dict[str, Any]:
+    return {"foundVersion": plan.found_version, "targetVersion": plan.target_version}
