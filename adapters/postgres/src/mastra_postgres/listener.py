@@ -184,15 +184,20 @@ class PostgresDoorbell(LocalDoorbell):
 
     async def _connect(self) -> None:
         connection = await self._client.connect()
-        connection.add_notify_handler(self._on_notify)
-        self._lost.clear()
-        self._probed.clear()
-        async with self._using:
-            self._listened = set()
-            await self._execute(connection, [f'LISTEN "{self._probe_channel}"'])
-            self._connection = connection
-            self._fd = connection.fileno()
-            asyncio.get_running_loop().add_reader(self._fd, self._on_readable)
+        try:
+            connection.add_notify_handler(self._on_notify)
+            self._lost.clear()
+            self._probed.clear()
+            async with self._using:
+                self._listened = set()
+                await self._execute(connection, [f'LISTEN "{self._probe_channel}"'])
+                self._connection = connection
+                self._fd = connection.fileno()
+                asyncio.get_running_loop().add_reader(self._fd, self._on_readable)
+        except BaseException:
+            if self._connection is not connection:
+                await connection.close()
+            raise
         await self._listen_to_followed()
 
     async def _watch_over(self) -> None:
