@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar, get_type_hints, overload
+from typing import Any, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
@@ -25,7 +25,7 @@ __all__ = (
 
 #: A pydantic model, any type that pydantic can validate, or a JSON schema.
 Schema = Any
-F = TypeVar("F", bound=Callable[..., Any])
+Function = Callable[..., Any]
 Execute = Callable[[Any, ToolContext], Awaitable[Any]]
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -192,7 +192,7 @@ def _input_error(error: ValidationError, tool_id: str, what: str) -> ToolInputEr
 
 
 @overload
-def tool(function: F) -> FunctionTool: ...
+def tool(function: Function) -> FunctionTool: ...
 
 
 @overload
@@ -204,11 +204,11 @@ def tool(
     suspend_schema: Schema = None,
     resume_schema: Schema = None,
     idempotent: bool = False,
-) -> Callable[[F], FunctionTool]: ...
+) -> Callable[[Function], FunctionTool]: ...
 
 
 def tool(
-    function: F | None = None,
+    function: Function | None = None,
     *,
     id: str | None = None,
     description: str | None = None,
@@ -216,7 +216,7 @@ def tool(
     suspend_schema: Schema = None,
     resume_schema: Schema = None,
     idempotent: bool = False,
-) -> FunctionTool | Callable[[F], FunctionTool]:
+) -> FunctionTool | Callable[[Function], FunctionTool]:
     """
     Make a tool of a function; its parameters become the arguments that the model gives.
 
@@ -227,7 +227,7 @@ def tool(
     function's docstring.
     """
 
-    def make(wrapped: F) -> FunctionTool:
+    def make(wrapped: Function) -> FunctionTool:
         model, context_name = _model_of(wrapped)
         return FunctionTool(
             id=id or wrapped.__name__,
