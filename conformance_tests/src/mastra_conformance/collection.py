@@ -18,6 +18,7 @@ from mastra_conformance.marks import (
     SEVERAL_PROCESSES,
 )
 from mastra_conformance.naming import PACKAGE, is_ours, suite_class, test_id, tier_of
+from mastra_conformance.node.stores import node_domains
 from mastra_conformance.options import Options
 from mastra_conformance.refusals import Refusal
 from mastra_conformance.subject import Subject
@@ -79,12 +80,21 @@ def is_selected(item: pytest.Item, options: Options) -> bool:
         return True
     if subject is None:
         return refusal is None and item.get_closest_marker(NOTHING_TO_REFUSE) is None
-    if not _is_reachable(item, subject):
+    if not _is_reachable(item, subject) or not _is_shared_with_node(item, subject):
         return False
     wanted = "storage" if role == "runtime" else role
     if wanted not in options.roles or wanted not in subject.roles:
         return False
     return set(needed) <= subject.capabilities
+
+
+def _is_shared_with_node(item: pytest.Item, subject: Subject) -> bool:
+    """Tier 5: whether the TypeScript system keeps what the test is about on this backend."""
+    owner = suite_class(item)
+    if owner is None or tier_of(item) != 5:
+        return True
+    there = node_domains(subject.url)
+    return bool(there) and set(owner.node_domains) <= there
 
 
 def mark_expected(item: pytest.Item, expectations: Expectations) -> None:

@@ -44,6 +44,8 @@ class Suite:
     capabilities: ClassVar[tuple[str, ...]] = ()
     #: 1 contract, 2 concurrency, 3 wire, 4 faults, 5 live interop, 6 scale.
     tier: ClassVar[int] = 1
+    #: Domains that the TypeScript system must have on this backend (tier 5).
+    node_domains: ClassVar[tuple[str, ...]] = ()
     #: URL of the adapter under test; None takes those of ``--mastra-adapter``.
     adapter: ClassVar[str | None] = None
 

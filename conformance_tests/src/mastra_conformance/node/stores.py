@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-__all__ = ("node_store",)
+__all__ = ("node_domains", "node_store")
+
+#: What Node keeps in Redis; elsewhere it keeps all of these.
+_DOMAINS = frozenset({"memory", "workflows", "notifications"})
+_IN_REDIS = frozenset({"memory", "workflows"})
 
 
 def node_store(url: str) -> dict[str, Any]:
@@ -27,6 +31,15 @@ def node_store(url: str) -> dict[str, Any]:
     if scheme in {"redis", "rediss"}:
         return {"kind": "redis", "url": _plain(url)}
     raise LookupError(f"The TypeScript system has no store for {scheme!r} URLs.")
+
+
+def node_domains(url: str) -> frozenset[str]:
+    """The domains that Node has on this backend; none where it has no store at all."""
+    try:
+        kind = node_store(url)["kind"]
+    except LookupError:
+        return frozenset()
+    return _IN_REDIS if kind == "redis" else _DOMAINS
 
 
 def _plain(url: str) -> str:

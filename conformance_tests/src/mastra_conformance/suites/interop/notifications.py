@@ -32,6 +32,7 @@ class NotificationInteropSuite(InteropSuite):
     """Node's ``notifications`` domain beside ours."""
 
     capabilities = ("memory", "workflows", "notifications")
+    node_domains = ("notifications",)
 
     @case("notifications", 120)
     async def test_rows_of_node_are_read_here(self, shared_store: Storage, node: NodePeer) -> None:
