@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlalchemy import BigInteger, ColumnElement, Table, Text, bindparam, func, literal_column, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Table,
+    Text,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    tuple_,
+)
 
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.settings import Target
@@ -36,15 +46,20 @@ class _SqliteBusDialect(BusDialect):
         return func.min(func.coalesce(left, right), func.coalesce(right, left))
 
     def one_of_numbers(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        listed: ColumnElement[Any] = bindparam(name, required=True, type_=Text())
-        return column.op("IN")(text(f"(SELECT value FROM json_each(:{name}))").bindparams(listed))  # noqa: S608
+        given = _given(name)
+        return column.in_(select(given.c.value))
 
     def held(self, pending: Table, name: str) -> ColumnElement[bool]:
-        listed: Any = bindparam(name, required=True, type_=Text())
-        members = "value ->> 0, value ->> 1, value ->> 2"
-        return text(
-            f"(epoch, seq, attempt) IN (SELECT {members} FROM json_each(:{name}))"  # noqa: S608
-        ).bindparams(listed)
+        given = _given(name)
+        held = [given.c.value.op("->>")(literal_column(str(place))) for place in range(3)]
+        place = tuple_(pending.c.epoch, pending.c.seq, pending.c.attempt)
+        return place.in_(select(*held))
+
+
+def _given(name: str) -> Any:
+    """The rows of a list that is one parameter."""
+    listed: Any = bindparam(name, required=True, type_=Text())
+    return func.json_each(listed).table_valued("value")
 
 
 class EmbeddedBusDialect(_SqliteBusDialect):

@@ -250,10 +250,10 @@ class FileDoorbell(LocalDoorbell):
 def _version(connection: apsw.Connection) -> int | None:
     """The number; None if somebody keeps the file busy."""
     try:
-        value: int = connection.execute("PRAGMA data_version").fetchall()[0][0]
+        [(value,)] = connection.execute("PRAGMA data_version").fetchall()
     except apsw.Error:
         return None
-    return value
+    return value if isinstance(value, int) else None
 
 
 def _make_private(folder: Path) -> None:

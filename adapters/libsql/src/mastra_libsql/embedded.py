@@ -179,11 +179,22 @@ class EmbeddedExecutor:
         # anew whenever it gets other values, which takes longer than running it.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.set_busy_handler(BusyWait(self._settings.busy_timeout_ms, is_closing))
-        time = self.time
-        for name, ask in (
-            ("mastra_now_ms", time.now_ms),
-            ("mastra_now_us", time.now_us),
-            ("mastra_boot", lambda: time.boot),
-        ):
-            connection.create_scalar_function(name, ask, 0)
+        self._tell_time(connection)
         return connection
+
+    def _tell_time(self, connection: apsw.Connection) -> None:
+        """Let statements ask for the time; a database in this process has no clock."""
+        time = self.time
+
+        def now_ms(*_: object) -> int:
+            return time.now_ms()
+
+        def now_us(*_: object) -> int:
+            return time.now_us()
+
+        def boot(*_: object) -> str | None:
+            return time.boot
+
+        connection.create_scalar_function("mastra_now_ms", now_ms, 0)
+        connection.create_scalar_function("mastra_now_us", now_us, 0)
+        connection.create_scalar_function("mastra_boot", boot, 0)

@@ -16,9 +16,10 @@ from sqlalchemy import (
     bindparam,
     func,
     literal_column,
-    text,
+    select,
+    tuple_,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.sql.expression import cast
 
 from mastra_sql.bus import BusDialect
@@ -67,13 +68,13 @@ class PostgresBusDialect(BusDialect):
 
     def held(self, pending: Table, name: str) -> ColumnElement[bool]:
         listed: Any = bindparam(name, required=True, type_=Text())
-        members = ", ".join(f"(held.one ->> {place})::bigint" for place in range(3))
-        return text(
-            f"(epoch, seq, attempt) IN (SELECT {members} "  # noqa: S608 - names of ours
-            f"FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS held(one))".replace(
-                "::bigint", "\\:\\:bigint"
-            )
-        ).bindparams(listed)
+        given = func.jsonb_array_elements(cast(listed, JSONB)).table_valued("value")
+        held = [
+            cast(given.c.value.op("->>")(literal_column(str(place))), BigInteger())
+            for place in range(3)
+        ]
+        place = tuple_(pending.c.epoch, pending.c.seq, pending.c.attempt)
+        return place.in_(select(*held).select_from(given))
 
     def numbers_value(self, numbers: Sequence[int]) -> str:
         return "{" + ",".join(map(str, numbers)) + "}"

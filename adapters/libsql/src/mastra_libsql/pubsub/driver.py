@@ -180,7 +180,7 @@ class LibSQLDriver(SqlBusDriver):
                 pending.c.topicId == self.statements.topic_id(),
                 pending.c.group == words("group"),
             )
-            due = (
+            due: Any = (
                 select(literal_column("rowid"))
                 .select_from(pending)
                 .where(*mine, pending.c.visibleAt <= self._dialect.now())
@@ -219,7 +219,7 @@ class LibSQLDriver(SqlBusDriver):
                 events.c.seq > groups.c.cursorSeq,
             ]
             if ordered:
-                held = select(literal_column("1")).where(
+                held: Any = select(literal_column("1")).where(
                     pending.c.topicId == topics.c.topicId, pending.c.group == groups.c.group
                 )
                 wanted.append(~held.exists())

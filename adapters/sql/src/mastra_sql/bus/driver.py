@@ -239,7 +239,11 @@ class SqlBusDriver(ABC):
             results = yield steps
             return errors, _appended(results[0]) if events else None
 
-        return await self._transact("publish", program, durably=self.is_durable(topic))
+        durably = self.is_durable(topic)
+        result: tuple[Sequence[Exception | None], Appended | None] = await self._transact(
+            "publish", program, durably=durably
+        )
+        return result
 
     def _look_before(
         self, topic: str, batch: Sequence[Outgoing]
@@ -452,12 +456,13 @@ class SqlBusDriver(ABC):
 
     async def join_group(self, topic: str, group: str, consumer: str, start: Start) -> None:
         values: dict[str, Any] = {**self.topic_values(topic), "group": self._group(group)}
-        kind = start if isinstance(start, str) else "after"
-        if kind == "after":
-            epoch, after = (
-                (_ANY_EPOCH, start) if isinstance(start, int) else _position_of(start, topic)
-            )
-            values |= {"epoch": epoch, "after": after}
+        kind = "after"
+        if isinstance(start, str):
+            kind = start
+        elif isinstance(start, int):
+            values |= {"epoch": _ANY_EPOCH, "after": start}
+        else:
+            values |= dict(zip(("epoch", "after"), _position_of(start, topic), strict=True))
         steps = [
             Step.of(self.statements.make_topic(), values),
             Step.of(self.statements.join_group(kind), values),
@@ -699,7 +704,8 @@ class SqlBusDriver(ABC):
         """All of them or none."""
         if len(steps) == 1 and not durably:
             return [await self.executor.write(operation, steps[0])]
-        return await self._transact(operation, atomic(*steps), durably=durably)
+        results: list[Rows] = await self._transact(operation, atomic(*steps), durably=durably)
+        return results
 
     async def _transact(self, operation: str, program: Any, *, durably: bool = False) -> Any:
         """A program in one transaction; ``durably``: on disk when this returns."""

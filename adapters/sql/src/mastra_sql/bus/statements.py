@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    Executable,
     Table,
     and_,
     case,
@@ -43,7 +42,7 @@ class BusStatements:
         self.tables = tables
         self._cache = StatementCache(dialect.compiler)
 
-    def shape(self, name: str, build: Callable[[], Executable], *key: object) -> Statement:
+    def shape(self, name: str, build: Callable[[], Any], *key: object) -> Statement:
         """The statement of this name, compiled when it is first asked for."""
         return self._cache.get((name, *key), build, name=f"bus.{name}")
 
@@ -52,7 +51,7 @@ class BusStatements:
     def make_topic(self) -> Statement:
         """A row for a topic that has none."""
 
-        def build() -> Executable:
+        def build() -> Any:
             return (
                 self.dialect.insert(self.tables.topics)
                 .values(self._new_topic(literal_column("0")))
@@ -64,7 +63,7 @@ class BusStatements:
     def allocate(self) -> Statement:
         """Numbers for ``count`` events, and the row that keeps them in order until the commit."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics = self.tables.topics
             return (
                 self.dialect.insert(topics)
@@ -86,7 +85,7 @@ class BusStatements:
     def mark_changed(self) -> Statement:
         """Let those who poll know that there is something to claim."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics = self.tables.topics
             return (
                 update(topics)
@@ -99,7 +98,7 @@ class BusStatements:
     def revisions(self) -> Statement:
         """Epoch and revision of those of these topics that are there."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics = self.tables.topics
             return select(topics.c.topic, topics.c.epoch, topics.c.revision).where(
                 self.dialect.sql.one_of(topics.c.topic, listed("topics"))
@@ -110,7 +109,7 @@ class BusStatements:
     def look_at_topic(self) -> Statement:
         """Where the log of a topic begins and ends."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics = self.tables.topics
             return select(topics.c.epoch, topics.c.firstSeq, topics.c.lastSeq).where(
                 topics.c.topic == words("topic")
@@ -123,7 +122,7 @@ class BusStatements:
     def read_after(self) -> Statement:
         """A page of events; at least one row if the topic is there, without an event if need be."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics, events = self.tables.topics, self.tables.events
             after = case(
                 (number("epoch").in_([topics.c.epoch, literal_column("0")]), number("after")),
@@ -147,7 +146,7 @@ class BusStatements:
     def known_ids(self) -> Statement:
         """Those of these event ids that the log of a topic holds."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics, events = self.tables.topics, self.tables.events
             return (
                 select(events.c.eventId)
@@ -163,7 +162,7 @@ class BusStatements:
     def floor(self) -> Statement:
         """The number below which no group needs anything; NULL without groups."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics, groups, pending = self.tables.topics, self.tables.groups, self.tables.pending
             lowest = (
                 select(func.min(pending.c.seq))
@@ -189,14 +188,14 @@ class BusStatements:
         topics, events = self.tables.topics, self.tables.events
         first = number("first")
 
-        def drop() -> Executable:
+        def drop() -> Any:
             return delete(events).where(
                 events.c.topicId == self.topic_id(),
                 events.c.epoch == number("epoch"),
                 events.c.seq < first,
             )
 
-        def note() -> Executable:
+        def note() -> Any:
             return (
                 update(topics)
                 .where(
@@ -212,7 +211,7 @@ class BusStatements:
     def events_of_run(self) -> Statement:
         """Every event of a run."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics, events = self.tables.topics, self.tables.events
             return (
                 select(events.c.epoch, events.c.seq, events.c.payload)
@@ -226,7 +225,7 @@ class BusStatements:
         """Hand these events to the groups that hold them, and delete them from the log."""
         events, pending = self.tables.events, self.tables.pending
 
-        def hand_over() -> Executable:
+        def hand_over() -> Any:
             payload = self.payload_of(pending)
             return (
                 update(pending)
@@ -239,7 +238,7 @@ class BusStatements:
                 .values(payload=payload)
             )
 
-        def drop() -> Executable:
+        def drop() -> Any:
             return delete(events).where(
                 events.c.topicId == self.topic_id(),
                 events.c.epoch == number("epoch"),
@@ -253,7 +252,7 @@ class BusStatements:
         topics, groups = self.tables.topics, self.tables.groups
         events, pending = self.tables.events, self.tables.pending
 
-        def start() -> Executable:
+        def start() -> Any:
             return (
                 update(topics)
                 .where(topics.c.topic == words("topic"))
@@ -268,7 +267,7 @@ class BusStatements:
                 )
             )
 
-        def reset() -> Executable:
+        def reset() -> Any:
             epoch = select(topics.c.epoch).where(topics.c.topic == words("topic")).scalar_subquery()
             return (
                 update(groups)
@@ -300,7 +299,7 @@ class BusStatements:
                 ``after``.
         """
 
-        def build() -> Executable:
+        def build() -> Any:
             topics, groups = self.tables.topics, self.tables.groups
             cursor: ColumnElement[Any] = literal_column("0")
             if start == "latest":
@@ -331,7 +330,7 @@ class BusStatements:
     def leave_group(self) -> Statement:
         """What a consumer still holds is claimable at once, and this delivery doesn't count."""
 
-        def build() -> Executable:
+        def build() -> Any:
             pending = self.tables.pending
             return (
                 update(pending)
@@ -349,7 +348,7 @@ class BusStatements:
     def touch_group(self) -> Statement:
         """Somebody still wants the events of a group."""
 
-        def build() -> Executable:
+        def build() -> Any:
             groups = self.tables.groups
             return (
                 update(groups)
@@ -371,7 +370,7 @@ class BusStatements:
         many milliseconds something that is held or delayed can be claimed.
         """
 
-        def build() -> Executable:
+        def build() -> Any:
             topics, groups = self.tables.topics, self.tables.groups
             events, pending = self.tables.events, self.tables.pending
             new = (
@@ -404,7 +403,7 @@ class BusStatements:
     def next_due(self) -> Statement:
         """Milliseconds until the earliest held or delayed event of a group is claimable."""
 
-        def build() -> Executable:
+        def build() -> Any:
             pending = self.tables.pending
             earliest = func.min(pending.c.visibleAt)
             return select(self.dialect.left_ms(earliest)).where(*self._of_group())
@@ -416,7 +415,7 @@ class BusStatements:
     def ack(self) -> Statement:
         """Forget what this consumer holds in these attempts."""
 
-        def build() -> Executable:
+        def build() -> Any:
             return delete(self.tables.pending).where(*self._held_by_consumer())
 
         return self.shape("ack", build)
@@ -424,7 +423,7 @@ class BusStatements:
     def show_again(self, *, counts: bool) -> Statement:
         """Make it claimable after a pause; ``counts``: this delivery was one."""
 
-        def build() -> Executable:
+        def build() -> Any:
             pending = self.tables.pending
             values: dict[str, ColumnElement[Any]] = {
                 "consumer": null(),
@@ -441,7 +440,7 @@ class BusStatements:
     def extend(self) -> Statement:
         """Start the time anew of what this consumer still holds."""
 
-        def build() -> Executable:
+        def build() -> Any:
             return (
                 update(self.tables.pending)
                 .where(*self._held_by_consumer())
@@ -453,7 +452,7 @@ class BusStatements:
     def bury(self) -> Statement:
         """A dead letter of what this consumer holds; ``ack`` follows."""
 
-        def build() -> Executable:
+        def build() -> Any:
             pending, dead = self.tables.pending, self.tables.dead
             row = select(
                 words("id"),
@@ -491,7 +490,7 @@ class BusStatements:
     def list_dead(self) -> Statement:
         """The dead letters of a topic that are still kept, oldest first."""
 
-        def build() -> Executable:
+        def build() -> Any:
             dead = self.tables.dead
             return (
                 select(*self._dead_columns())
@@ -515,7 +514,7 @@ class BusStatements:
                 self._is_kept(),
             )
 
-        def join() -> Executable:
+        def join() -> Any:
             row = select(
                 topics.c.topicId, dead.c.group, topics.c.epoch, topics.c.lastSeq, now, now
             ).where(*wanted())
@@ -526,7 +525,7 @@ class BusStatements:
                 .on_conflict_do_nothing(index_elements=[groups.c.topicId, groups.c.group])
             )
 
-        def show() -> Executable:
+        def show() -> Any:
             # Its place in the log may be gone or belong to another epoch: it gets one of its own.
             lowest = (
                 select(func.min(pending.c.seq))
@@ -550,7 +549,7 @@ class BusStatements:
             names = ["topicId", "group", "epoch", "seq", "attempt", "visibleAt", "payload"]
             return self.dialect.insert(pending).from_select(names, row)
 
-        def drop() -> Executable:
+        def drop() -> Any:
             return (
                 delete(dead)
                 .where(dead.c.id == words("id"), dead.c.topic == words("topic"), self._is_kept())
@@ -566,7 +565,7 @@ class BusStatements:
     def purge_dead(self) -> Statement:
         """Forget the dead letters of a topic."""
 
-        def build() -> Executable:
+        def build() -> Any:
             dead = self.tables.dead
             return delete(dead).where(dead.c.topic == words("topic")).returning(literal_column("1"))
 
@@ -577,7 +576,7 @@ class BusStatements:
     def idle_topics(self) -> Statement:
         """Topics that nobody wrote to for their time, without a group that may come back."""
 
-        def build() -> Executable:
+        def build() -> Any:
             topics, groups = self.tables.topics, self.tables.groups
             idle = self.dialect.left_ms(topics.c.lastWriteAt) + topics.c.idleTtlMs
             return (
@@ -597,14 +596,14 @@ class BusStatements:
         topics, groups = self.tables.topics, self.tables.groups
         idle = self.dialect.left_ms(topics.c.lastWriteAt) + topics.c.idleTtlMs
 
-        def topic() -> Executable:
+        def topic() -> Any:
             return delete(topics).where(
                 topics.c.topicId == number("topic_id"),
                 idle < literal_column("0"),
                 ~exists().where(groups.c.topicId == topics.c.topicId),
             )
 
-        def rest(table: Any) -> Executable:
+        def rest(table: Any) -> Any:
             is_gone = ~exists().where(topics.c.topicId == number("topic_id"))
             return delete(table).where(table.c.topicId == number("topic_id"), is_gone)
 
@@ -621,10 +620,10 @@ class BusStatements:
         groups, pending = self.tables.groups, self.tables.pending
         oldest = self.dialect.later(-number("group_ttl_ms"))
 
-        def group() -> Executable:
+        def group() -> Any:
             return delete(groups).where(groups.c.lastSeenAt < oldest)
 
-        def held() -> Executable:
+        def held() -> Any:
             same = and_(groups.c.topicId == pending.c.topicId, groups.c.group == pending.c.group)
             return delete(pending).where(~exists().where(same))
 
@@ -633,7 +632,7 @@ class BusStatements:
     def forget_dead(self) -> Statement:
         """Dead letters that were kept long enough."""
 
-        def build() -> Executable:
+        def build() -> Any:
             return delete(self.tables.dead).where(~self._is_kept())
 
         return self.shape("forget.dead", build)

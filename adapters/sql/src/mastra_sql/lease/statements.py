@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
-    Executable,
     and_,
     case,
     delete,
@@ -45,7 +44,7 @@ class LeaseStatements:
     ) -> Step:
         """Take a free, expired or own key; no row if somebody else has it (L3, L13)."""
 
-        def build() -> Executable:
+        def build() -> Any:
             leases = self.tables.leases
             goes_on = and_(
                 self._is_live(),
@@ -101,7 +100,7 @@ class LeaseStatements:
     ) -> Step:
         """Set the remaining time of the caller's live term."""
 
-        def build() -> Executable:
+        def build() -> Any:
             return (
                 update(self.tables.leases)
                 .where(*self._own())
@@ -115,7 +114,7 @@ class LeaseStatements:
     def release(self, key: str, owner: str, *, fence: int | None, holder: str | None) -> Step:
         """End the caller's live term; the row stays, since its fence must."""
 
-        def build() -> Executable:
+        def build() -> Any:
             return (
                 update(self.tables.leases)
                 .where(*self._own())
@@ -139,7 +138,7 @@ class LeaseStatements:
     ) -> Step:
         """Hand the caller's live term on; to oneself it is a renewal (L6)."""
 
-        def build() -> Executable:
+        def build() -> Any:
             leases = self.tables.leases
             to_holder_value = words("to_holder")
             to_self = and_(
@@ -174,7 +173,7 @@ class LeaseStatements:
     def look(self, key: str) -> Step:
         """The row of a key as it is: owner, holder, fence, origin, time left, whether it lives."""
 
-        def build() -> Executable:
+        def build() -> Any:
             leases = self.tables.leases
             lives = case((self._is_live(), literal_column("1")), else_=literal_column("0"))
             return select(
@@ -193,7 +192,7 @@ class LeaseStatements:
     def newest_fence(self, key: str) -> Step:
         """The newest fence that was issued for a key or seen with a write; NULL without one."""
 
-        def build() -> Executable:
+        def build() -> Any:
             leases, fences = self.tables.leases, self.tables.fences
             issued = select(leases.c.fence).where(leases.c.key == words("key")).scalar_subquery()
             seen = select(fences.c.token).where(fences.c.key == words("key")).scalar_subquery()
@@ -208,7 +207,7 @@ class LeaseStatements:
     def see_fence(self, key: str, token: int) -> Step:
         """Remember that a write carried this fence (L9)."""
 
-        def build() -> Executable:
+        def build() -> Any:
             fences = self.tables.fences
             insert = self.dialect.insert(fences).values(
                 key=words("key"), token=number("token"), updatedAt=self.dialect.now()
@@ -227,11 +226,11 @@ class LeaseStatements:
         """Rows that neither a lease nor a fence needs any more."""
         oldest = self.dialect.later(literal_column(f"-{_KEPT_MS}"))
 
-        def leases() -> Executable:
+        def leases() -> Any:
             table = self.tables.leases
             return delete(table).where(table.c.updatedAt < oldest, ~self._is_live())
 
-        def fences() -> Executable:
+        def fences() -> Any:
             table = self.tables.fences
             return delete(table).where(table.c.updatedAt < oldest)
 
@@ -242,7 +241,7 @@ class LeaseStatements:
 
     # -- parts -----------------------------------------------------------------------------
 
-    def _shape(self, name: str, build: Callable[[], Executable]) -> Statement:
+    def _shape(self, name: str, build: Callable[[], Any]) -> Statement:
         return self._cache.get(name, build, name=f"lease.{name}")
 
     def _expiry(self) -> ColumnElement[Any]:
