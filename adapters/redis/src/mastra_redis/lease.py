@@ -327,13 +327,9 @@ class RedisLease:
         script = script_named("lease_change")
         replies = [
             server.link.send(
-                (
-                    *("EVALSHA", script.sha, 2, *self._keys(key)),
-                    *("release", *self._common(key), raw(owner), raw(holder)),
-                    *_fence_words(fence),
-                )
+                ("EVALSHA", script.sha, 2, *self._keys(key), *self._release_words(key, held))
             )
-            for key, (owner, holder, fence) in self._held.items()
+            for key, held in self._held.items()
         ]
         failed = [
             result
@@ -346,6 +342,12 @@ class RedisLease:
                 extra={"leases": len(failed)},
                 exc_info=failed[0],
             )
+
+    def _release_words(self, key: str, held: tuple[str, str, int | None]) -> list[Argument]:
+        """What ``lease_change`` wants to know to release a key."""
+        owner, holder, fence = held
+        known: Argument = "" if fence is None else fence
+        return ["release", *self._common(key), raw(owner), raw(holder), known, 0, "", ""]
 
     # -- watching ------------------------------------------------------------------------------
 
@@ -500,8 +502,3 @@ def _record(answer: Any) -> LeaseRecord | None:
         fence=int(fence),
         ttl_remaining_ms=max(0, int(remaining)),
     )
-
-
-def _fence_words(fence: int | None) -> tuple[Argument, ...]:
-    """The fence, and what else ``lease_change`` wants to know, for a release."""
-    return ("" if fence is None else fence, 0, "", "")
