@@ -47,7 +47,8 @@ def thread_from_text(text: bytes) -> Thread:
     """A thread, whoever wrote it: metadata may be JSON text."""
     value = decoded(text, what="a thread")
     if isinstance(value, dict):
-        value["metadata"] = _object(value.get("metadata"))
+        if isinstance(value.get("metadata"), str):
+            value["metadata"] = _object(value["metadata"])
         if value.get("title") is None:
             value["title"] = ""
     try:
@@ -131,7 +132,8 @@ def resource_from_text(text: bytes) -> Resource:
     """A resource, whoever wrote it: working memory may be an object, metadata JSON text."""
     value = decoded(text, what="a resource")
     if isinstance(value, dict):
-        value["metadata"] = _object(value.get("metadata"))
+        if isinstance(value.get("metadata"), str):
+            value["metadata"] = _object(value["metadata"])
         memory = value.get("workingMemory")
         if isinstance(memory, dict | list):
             value["workingMemory"] = jsonjs.encode(memory)

@@ -332,7 +332,7 @@ class ThreadStore:
 
 def _read_back(thread: Thread, created: bytes) -> Thread:
     """The thread as it will be read: JSON values of its own, creation time of the store."""
-    return thread.replace(
-        created_at=parse_iso(created.decode()),
-        metadata=None if thread.metadata is None else jsonjs.sanitize_copy(thread.metadata),
-    )
+    read = thread.replace(created_at=parse_iso(created.decode()))
+    if thread.metadata is None:
+        return read
+    return read.replace(metadata=jsonjs.sanitize_copy(thread.metadata))
