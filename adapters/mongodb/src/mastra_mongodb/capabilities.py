@@ -14,7 +14,7 @@ __all__ = (
     "STORAGE_CAPABILITIES",
 )
 
-MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Size limit of one event; what doesn't fit into a document is stored in pieces."""
 
 STORAGE_CAPABILITIES: Final = frozenset(

@@ -5,6 +5,7 @@ What went wrong is worked out once; the three doors turn it into the error of th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,9 +51,11 @@ __all__ = (
     "OldServerError",
     "bus_errors",
     "error_id",
+    "heed",
     "is_duplicate",
     "is_transient",
     "lease_errors",
+    "requests",
     "storage_errors",
 )
 
@@ -120,11 +123,30 @@ def is_transient(exc: BaseException) -> bool:
 # -- doors ------------------------------------------------------------------------------------
 
 
+def requests() -> int:
+    """How often the running task was asked to stop."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def heed(before: int) -> None:
+    """
+    Stop if that was asked for since.
+
+    Before Python 3.12 ``asyncio.wait_for``, which the driver uses for every write to its
+    socket, may lose a cancellation that comes in the moment in which the write is done.
+    """
+    if requests() > before:
+        raise asyncio.CancelledError
+
+
 @contextmanager
 def storage_errors(operation: str, where: str) -> Iterator[None]:
     """Run one storage operation; let only errors of ours out of it."""
+    before = requests()
     try:
         yield
+        heed(before)
     except MastraError:
         raise
     except Exception as exc:
@@ -134,8 +156,10 @@ def storage_errors(operation: str, where: str) -> Iterator[None]:
 @contextmanager
 def bus_errors(operation: str, where: str) -> Iterator[None]:
     """Run one step of the bus; let only errors of ours out of it."""
+    before = requests()
     try:
         yield
+        heed(before)
     except MastraError:
         raise
     except Exception as exc:
@@ -151,8 +175,10 @@ def bus_errors(operation: str, where: str) -> Iterator[None]:
 @contextmanager
 def lease_errors(operation: str, where: str) -> Iterator[None]:
     """Run one operation on a lease; let only errors of ours out of it."""
+    before = requests()
     try:
         yield
+        heed(before)
     except MastraError:
         raise
     except Exception as exc:

@@ -350,7 +350,24 @@ def bus_component(names: Names) -> Component:
                 unique=True,
                 where={"dedupeId": {"$gt": ""}},
             ),
-            Index(collection=chunks, keys=(("t", 1), ("e", 1), ("s", 1)), name="mpy_chunks"),
+            # The end of an epoch is remembered for a while.
+            Index(
+                collection=events,
+                keys=(("expiresAt", 1),),
+                name="mpy_events_expiry",
+                where={"expiresAt": {"$gt": EPOCH}},
+                expire_after_s=0,
+            ),
+            Index(collection=chunks, keys=(("id", 1),), name="mpy_chunks_id"),
+            # Pieces of an event that was never stored go by themselves.
+            Index(
+                collection=chunks,
+                keys=(("expiresAt", 1),),
+                name="mpy_chunks_expiry",
+                where={"expiresAt": {"$gt": EPOCH}},
+                expire_after_s=0,
+            ),
+            Index(collection=names(GROUPS), keys=(("t", 1),), name="mpy_groups_topic"),
             Index(collection=dead, keys=(("topic", 1), ("deadAt", 1)), name="mpy_dead_topic"),
             Index(
                 collection=dead,

@@ -1,0 +1,114 @@
+"""What bus and leases of one database share in a process: pool, collections, one feed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from mastra_core.base.clock import Clock
+from mastra_core.errors import StorageSchemaError
+from mastra_core.plugins.context import AdapterContext
+from mastra_mongodb.errors import error_id
+from mastra_mongodb.feed import Feed
+from mastra_mongodb.migrate import apply_plan, look
+from mastra_mongodb.pool import Collection, MongoPool, open_pool, pool_key
+from mastra_mongodb.schema import (
+    CHUNKS,
+    DEAD,
+    EVENTS,
+    FENCES,
+    GROUPS,
+    LEASES,
+    TOPICS,
+    WAKE,
+    Names,
+    bus_component,
+)
+from mastra_mongodb.settings import MongoSettings
+
+__all__ = ("Home", "open_home", "share_home")
+
+
+class Home:
+    """
+    An open database as the bus sees it.
+
+    Args:
+        pool: Open.
+        settings: The prefix of its collections.
+        clock: Measures pauses.
+    """
+
+    def __init__(self, pool: MongoPool, settings: MongoSettings, clock: Clock) -> None:
+        self.pool = pool
+        self.names = Names(settings.prefix)
+        self.feed = Feed(pool, self.names, clock)
+
+    def topics(self, *, relaxed: bool = True) -> Collection:
+        """One document per topic."""
+        return self.pool.collection(self.names(TOPICS), relaxed=relaxed)
+
+    def events(self, *, relaxed: bool = False) -> Collection:
+        """The log."""
+        return self.pool.collection(self.names(EVENTS), relaxed=relaxed)
+
+    def chunks(self, *, relaxed: bool = False) -> Collection:
+        """Pieces of long events."""
+        return self.pool.collection(self.names(CHUNKS), relaxed=relaxed)
+
+    def groups(self, *, relaxed: bool = False) -> Collection:
+        """One document per group of a topic."""
+        return self.pool.collection(self.names(GROUPS), relaxed=relaxed)
+
+    def dead(self) -> Collection:
+        """Dead letters."""
+        return self.pool.collection(self.names(DEAD))
+
+    def leases(self) -> Collection:
+        """One document per key."""
+        return self.pool.collection(self.names(LEASES))
+
+    def fences(self) -> Collection:
+        """The newest fence that a guarded write carried, by key."""
+        return self.pool.collection(self.names(FENCES))
+
+    def wake(self) -> Collection:
+        """Hints, where there are no change streams."""
+        return self.pool.collection(self.names(WAKE))
+
+
+def share_home(
+    settings: MongoSettings, context: AdapterContext
+) -> AbstractAsyncContextManager[Home]:
+    """The home of these settings, with all others of the context who want it."""
+    key = ("mongodb.bus", pool_key(settings), settings.prefix, settings.disable_init)
+    return context.share(key, lambda: open_home(settings, context))
+
+
+@asynccontextmanager
+async def open_home(settings: MongoSettings, context: AdapterContext) -> AsyncIterator[Home]:
+    """
+    The home of a database, its collections brought up to date.
+
+    Raises:
+        StorageSchemaError: The database is newer, or has to be migrated and ``disable_init``
+            is set.
+    """
+    async with context.share(pool_key(settings), lambda: open_pool(settings)) as pool:
+        home = Home(pool, settings, context.clock)
+        component = bus_component(home.names)
+        plan = await look(pool, component, home.names)
+        if plan and settings.disable_init:
+            raise StorageSchemaError(
+                f"{pool.where} has no bus yet: {len(plan.statements)} commands are missing, "
+                "and disable_init is set.",
+                id=error_id("init"),
+                hint="Open it once without disable_init.",
+                details={"statements": len(plan.statements)},
+            )
+        if plan:
+            await apply_plan(pool, plan, component, home.names)
+        try:
+            yield home
+        finally:
+            await home.feed.close()

@@ -1,0 +1,71 @@
+"""``MongoPubSub``: the event engine on a MongoDB database."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from mastra_core.base.redact import redact_url
+from mastra_core.bus import EventEngine
+from mastra_core.plugins.context import AdapterContext
+from mastra_mongodb.home import share_home
+from mastra_mongodb.lease import MongoLease
+from mastra_mongodb.pubsub.driver import MongoDriver
+from mastra_mongodb.settings import MongoSettings
+
+__all__ = ("MongoPubSub",)
+
+
+class MongoPubSub(EventEngine):
+    """
+    A durable bus that all processes with the database share.
+
+    Example::
+
+        async with MongoPubSub("mongodb://localhost/app?replicaSet=rs0") as bus:
+            await bus.publish("news", Event(type="hello", run_id="r", data={}))
+
+    Args:
+        settings: URL and options, or just the URL.
+        context: Clock, ids, and what storage, pubsub and lease of one URL share.
+        options: Settings by name, for those who give just the URL.
+    """
+
+    def __init__(
+        self,
+        settings: MongoSettings | str,
+        context: AdapterContext | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(settings, str):
+            settings = MongoSettings(url=settings, **options)
+        context = context or AdapterContext()
+        self._mongo = MongoDriver(
+            settings,
+            share_home(settings, context),
+            where=redact_url(settings.url),
+            clock=context.clock,
+            ids=context.ids,
+            namespace=context.namespace,
+        )
+        self._lease = MongoLease(settings, context)
+        super().__init__(
+            self._mongo,
+            settings=settings.bus_settings(),
+            clock=context.clock,
+            ids=context.ids,
+            rng=random.Random(),  # noqa: S311 – spreads retries, protects nothing
+            name="mongodb",
+        )
+
+    def get_lease_provider(self) -> MongoLease:
+        """The leases of the same database."""
+        return self._lease
+
+    def open_resources(self) -> Mapping[str, int]:
+        """What the bus holds open right now, by kind."""
+        return {"drivers": int(self._mongo.is_open)}
+
+    async def _release_leases(self) -> None:
+        await self._lease.aclose()

@@ -1,0 +1,71 @@
+"""Throws away what nobody wants any more: idle topics and forgotten groups (3.9, P19)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mastra_mongodb.home import Home
+from mastra_mongodb.leases import acquire_stages
+from mastra_mongodb.pubsub.log import Log
+
+__all__ = ("Sweeper",)
+
+_KEY: Final = "mastra:pubsub:sweeper"
+_TTL_MS: Final = 55_000
+#: Topics that one sweep forgets at most.
+_AT_ONCE: Final = 100
+_WEEK_MS: Final = 7 * 24 * 3_600_000
+#: How long a topic without events is remembered, for those who still write to it.
+_REMEMBER_MS: Final = 24 * 3_600_000
+
+
+class Sweeper:
+    """
+    Cleans one database; of several processes, the one that has the lease does it.
+
+    Args:
+        home: The collections.
+        log: Ends topics.
+        owner: Names this process.
+    """
+
+    def __init__(self, home: Home, log: Log, owner: str) -> None:
+        self._home = home
+        self._log = log
+        self._owner = owner
+
+    async def sweep(self) -> None:
+        """Do it, unless somebody else does."""
+        stages = acquire_stages(self._owner, self._owner, _TTL_MS, lock_delay_ms=0)
+        lease = await self._home.leases().find_one_and_update(
+            {"_id": _KEY}, stages, upsert=True, return_document=True
+        )
+        if lease is not None and lease["owner"] == self._owner:
+            await self.forget_topics()
+            await self.forget_rest()
+
+    async def forget_topics(self) -> None:
+        """Topics that nobody wrote to for their time lose their events."""
+        age = {"$subtract": ["$$NOW", "$lastWriteAt"]}
+        idle = {
+            "idleTtlMs": {"$gt": 0},
+            "sweptAt": None,
+            "$expr": {"$gt": [age, "$idleTtlMs"]},
+        }
+        topics = self._home.topics(relaxed=False)
+        for stored in await topics.find(idle).limit(_AT_ONCE).to_list():
+            topic = self._log.topic_of(stored["_id"])
+            if topic is not None:
+                await self._log.clear(topic)
+                await topics.update_one(
+                    {"_id": stored["_id"], "lastWriteAt": stored["lastWriteAt"]},
+                    {"$currentDate": {"sweptAt": True}},
+                )
+
+    async def forget_rest(self) -> None:
+        """Topics that were emptied long ago, and groups whose members are gone."""
+        emptied = {"$expr": {"$gt": [{"$subtract": ["$$NOW", "$sweptAt"]}, _REMEMBER_MS]}}
+        topics = self._home.topics(relaxed=False)
+        await topics.delete_many({"sweptAt": {"$ne": None}, **emptied})
+        unseen = {"$expr": {"$gt": [{"$subtract": ["$$NOW", "$seenAt"]}, _WEEK_MS]}}
+        await self._home.groups().delete_many(unseen)
