@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ("thread_key",)
+from typing import Final
+from urllib.parse import quote
+
+__all__ = ("thread_key", "thread_topic")
+
+#: What JavaScript's encodeURIComponent leaves as it is, beside letters and digits.
+_UNESCAPED: Final = "-_.!~*'()"
 
 
 def thread_key(resource_id: str | None, thread_id: str) -> str:
     """Resource and thread, parted by NUL; no resource is the empty string."""
     return f"{resource_id or ''}\0{thread_id}"
+
+
+def thread_topic(resource_id: str | None, thread_id: str) -> str:
+    """
+    The topic of a thread's conversation (pubsub_and_lease.md 1), equal to the other language's.
+
+    Raises:
+        UnicodeEncodeError: An id holds half a character (a lone surrogate).
+    """
+    return f"agent.thread-stream.{quote(thread_key(resource_id, thread_id), safe=_UNESCAPED)}"

@@ -10,7 +10,7 @@ import { RedisBus } from './redis_bus.mjs';
 import { scriptedModel } from './scripted_model.mjs';
 
 const require = createRequire(`${process.env.MASTRA_NODE_PACKAGES}/`);
-const held = { store: null, mastra: null, agents: {}, buses: {}, calls: [] };
+const held = { store: null, mastra: null, agents: {}, buses: {}, clients: [], calls: [] };
 
 // -- values on the wire -------------------------------------------------------------------------
 
@@ -137,6 +137,17 @@ async function openBus({ bus, url, ...options }) {
   await held.buses[bus].open();
 }
 
+/** The runtime's own cache of numbered events around a bus, in the same Redis. */
+async function openCachingBus({ bus, around, url }) {
+  const { CachingPubSub } = require('@mastra/core/events');
+  const { RedisServerCache, nodeRedisPreset } = require('@mastra/redis');
+  const client = require('redis').createClient({ url });
+  await client.connect();
+  held.clients.push(client);
+  const cache = new RedisServerCache({ client }, nodeRedisPreset);
+  held.buses[bus] = new CachingPubSub(held.buses[around], cache);
+}
+
 const received = {};
 
 async function subscribe({ bus, topic, group, as, answer = 'ack', startFrom = 'earliest' }) {
@@ -165,6 +176,8 @@ const DOES = {
   dispatch,
   calls: async () => held.calls,
   bus: openBus,
+  'caching-bus': openCachingBus,
+  encode: async ({ text }) => encodeURIComponent(text),
   subscribe,
   received: async ({ as }) => received[as],
   'bus-call': async ({ bus, method, args = [] }) => held.buses[bus][method](...args),
@@ -186,7 +199,8 @@ async function obey(line) {
 }
 
 async function close() {
-  for (const bus of Object.values(held.buses)) await bus.close();
+  for (const bus of Object.values(held.buses)) await bus.close?.();
+  for (const client of held.clients) client.destroy();
   await held.store?.close?.();
 }
 

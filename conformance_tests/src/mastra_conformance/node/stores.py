@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 __all__ = ("node_domains", "node_store")
 
-#: What Node keeps in Redis; elsewhere it keeps all of these.
+#: What Node keeps in Redis, its bus and leases included; elsewhere it keeps all of these.
 _DOMAINS = frozenset({"memory", "workflows", "notifications"})
-_IN_REDIS = frozenset({"memory", "workflows"})
+_IN_REDIS = frozenset({"memory", "workflows", "bus"})
 
 
 def node_store(url: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mastra_conformance.suite import Suite
 from mastra_core.base.isotime import to_iso_ms
 from mastra_core.contracts.storage import Storage
 
-__all__ = ("AGENT", "RESOURCE", "THREAD", "TIMES", "InteropSuite", "at", "same_values")
+__all__ = ("AGENT", "RESOURCE", "THREAD", "TIMES", "InteropSuite", "NodeSuite", "at", "same_values")
 
 AGENT: Final = "helper"
 THREAD: Final = "thread_1"
@@ -28,14 +28,9 @@ RESOURCE: Final = "user_1"
 TIMES: Final = ("createdAt", "updatedAt")
 
 
-class InteropSuite(Suite):
-    """
-    One database under the names that the TypeScript system expects.
+class NodeSuite(Suite):
+    """Something that a Node process uses, too."""
 
-    A server's database must be empty, since all tests use the same tables; it is emptied again.
-    """
-
-    role = "runtime"
     tier = 5
 
     @pytest.fixture
@@ -50,6 +45,16 @@ class InteropSuite(Suite):
     def shared_opener(self, opener: Opener) -> Opener:
         """The opener of the place that both know."""
         return replace(opener, place=replace(opener.place, namespace="", table_namespace=""))
+
+
+class InteropSuite(NodeSuite):
+    """
+    One database under the names that the TypeScript system expects.
+
+    A server's database must be empty, since all tests use the same tables; it is emptied again.
+    """
+
+    role = "runtime"
 
     @pytest.fixture
     async def shared_store(self, shared_opener: Opener) -> AsyncIterator[Storage]:

@@ -141,6 +141,7 @@ class SuspendedRunInteropSuite(InteropSuite):
 
         assert taken.acquired
         assert isinstance(refused, NodePeerError)
+        assert "suspended" in refused.message
         assert [] == during
         listed = await node.agent(AGENT, "listSuspendedRuns", {})
         assert [parked_by_node] == [run["runId"] for run in listed["runs"]]
