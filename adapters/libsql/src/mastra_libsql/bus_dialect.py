@@ -17,6 +17,7 @@ from sqlalchemy import (
 )
 
 from mastra_libsql.dialect import SqliteDialect
+from mastra_libsql.host_time import boot_id
 from mastra_libsql.settings import Target
 from mastra_sql.bus import BusDialect
 from mastra_sql.tables import ColumnKind
@@ -65,8 +66,10 @@ def _given(name: str) -> Any:
 class EmbeddedBusDialect(_SqliteBusDialect):
     """A database in this process; it asks us for the time (``host_time``)."""
 
-    def __init__(self, sql: SqliteDialect) -> None:
+    def __init__(self, sql: SqliteDialect, boot: str | None = None) -> None:
+        """``boot``: which start of the machine this is, if anything tells."""
         super().__init__(sql)
+        self._boot = boot
 
     def now(self) -> ColumnElement[Any]:
         return func.mastra_now_ms(type_=BigInteger())
@@ -75,7 +78,7 @@ class EmbeddedBusDialect(_SqliteBusDialect):
         return func.mastra_now_us(type_=BigInteger())
 
     def incarnation(self) -> ColumnElement[Any] | None:
-        return func.mastra_boot(type_=Text())
+        return None if self._boot is None else literal_column(f"'{self._boot}'", Text())
 
 
 class RemoteBusDialect(_SqliteBusDialect):
@@ -90,4 +93,4 @@ class RemoteBusDialect(_SqliteBusDialect):
 
 def bus_dialect(sql: SqliteDialect, target: Target) -> BusDialect:
     """The dialect of a database."""
-    return EmbeddedBusDialect(sql) if target.is_embedded else RemoteBusDialect(sql)
+    return EmbeddedBusDialect(sql, boot_id()) if target.is_embedded else RemoteBusDialect(sql)

@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from mastra_core.base.clock import Clock, SystemClock
 
@@ -21,8 +22,8 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 def boot_id() -> str | None:
     """Which start of the machine this is; None where nobody tells."""
-    with suppress(OSError):
-        return _BOOT_ID.read_text(encoding="ascii").strip() or None
+    with suppress(OSError, ValueError):
+        return str(UUID(_BOOT_ID.read_text(encoding="ascii").strip()))
     return None
 
 

@@ -95,7 +95,9 @@ class LibSQLLease(SqlLease):
             await opened.aclose()
 
     async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
-        # Both in one hop, or one request: a writing transaction is alone in its database.
+        if self.settings.target.is_embedded:
+            return await super()._acquire(executor, acquire, look)
+        # Both in one request: the way to a server is longer than a statement.
         granted, looked = await executor.transact("acquire", atomic(acquire, look))
         return granted, looked
 

@@ -16,7 +16,7 @@ from mastra_postgres.migrate import MigrationPlan
 from mastra_postgres.settings import PREFIX, PostgresConnection
 from mastra_postgres.sharing import open_place, plan_of_place
 from mastra_sql.bus import Doorbell
-from mastra_sql.executor import Executor, Rows, Step, atomic
+from mastra_sql.executor import Executor
 from mastra_sql.lease import SqlLease
 
 __all__ = ("PostgresLease", "PostgresLeaseSettings")
@@ -87,12 +87,6 @@ class PostgresLease(SqlLease):
         opened, self._opened_place = self._opened_place, None
         if opened is not None:
             await opened.aclose()
-
-    async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
-        # One round trip: each statement sees what was committed before it began, so the second
-        # one sees whoever the first one waited for.
-        granted, looked = await executor.transact("acquire", atomic(acquire, look))
-        return granted, looked
 
     # -- administration --------------------------------------------------------------------
 

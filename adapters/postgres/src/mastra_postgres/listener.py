@@ -32,6 +32,12 @@ logger = logging.getLogger(__name__)
 _NOTIFY: Final = plain(
     "SELECT pg_notify($1, $2)", parameters=("channel", "payload"), columns=("notified",)
 )
+#: By itself it needs no place on the disk, and so no wait for it.
+_NOTIFY_ALONE: Final = plain(
+    "SELECT pg_notify($1, $2), set_config('synchronous_commit', 'off', true)",
+    parameters=("channel", "payload"),
+    columns=("notified", "commit"),
+)
 #: Seconds between two signs of life, and how long one may take.
 _ALIVE_EVERY: Final = 10.0
 _ALIVE_WITHIN: Final = 5.0
@@ -156,7 +162,7 @@ class PostgresDoorbell(LocalDoorbell):
             while True:
                 self._ringing[name] = False
                 with suppress(StorageError):  # whoever isn't told will look
-                    await self._client.read("notify", Step(_NOTIFY, (channel, self._own)))
+                    await self._client.read("notify", Step(_NOTIFY_ALONE, (channel, self._own)))
                 if not self._ringing[name]:
                     return
         finally:
@@ -202,7 +208,7 @@ class PostgresDoorbell(LocalDoorbell):
 
     async def _watch_over(self) -> None:
         """Until the connection is lost; raises if it turns out to be no good."""
-        await self._client.read("notify", Step(_NOTIFY, (self._probe_channel, "")))
+        await self._client.read("notify", Step(_NOTIFY_ALONE, (self._probe_channel, "")))
         try:
             async with asyncio.timeout(_PROBE_WITHIN):
                 await self._probed.wait()

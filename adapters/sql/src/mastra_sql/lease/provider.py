@@ -281,9 +281,13 @@ class SqlLease(ABC):
     async def _disconnect(self) -> None:
         """Undo ``_connect``."""
 
-    @abstractmethod
     async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
         """Run the first; its rows, and those of the second if it gave none."""
+        rows = await executor.write("acquire", acquire)
+        if rows:
+            return rows, []
+        [looked] = await executor.read("acquire", look)
+        return rows, looked
 
     async def _release_all(self, executor: Executor) -> None:
         """What is still ours is free at once; what can't be released expires by itself."""
