@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from mastra_conformance import Suite, needs_file, requires
@@ -13,7 +16,7 @@ from mastra_conformance.faults.tuning import quick_options
 from mastra_conformance.opening import Opener
 from mastra_conformance.processes import Processes
 from mastra_conformance.suites.faults.storage_calls import probe
-from mastra_conformance.suites.faults.workers import lock_files
+from mastra_conformance.suites.faults.workers import write_large_batches
 from mastra_conformance.suites.faults.writing import (
     Ledger,
     batch,
@@ -21,12 +24,14 @@ from mastra_conformance.suites.faults.writing import (
     prepare_writers,
 )
 from mastra_conformance.suites.pubsub.support import make_event, open_bus
+from mastra_core.errors import MastraError
 
 __all__ = ("BusFileSuite", "FileFaultSuite", "FullDiskSuite")
 
 _DISK_MIB: Final = 3
 _GROWN_MIB: Final = 64
 _MOST_WRITES: Final = 5_000
+_PAUSES: Final = 12
 _TEXT: Final = "x" * 20_000
 
 
@@ -102,23 +107,32 @@ class FileFaultSuite(Suite):
 
     @requires("memory")
     async def test_a_locked_file_is_waited_for_then_said(
-        self, opener: Opener, processes: Processes
+        self, opener: Opener, processes: Processes, rng: random.Random
     ) -> None:
-        """Somebody else holds it: a typed error in time, worth another try; then it works."""
-        own = _quick(opener, "storage")
-        assert opener.place.path is not None
-        async with own.storage() as store:
-            await probe(store)
-            pattern = str(opener.place.path)
-            async with processes.start(lock_files, path=pattern) as locker:
-                await locker.reached("locked")
-                error = await attempt("storage", lambda: prepare_writers(store, "w"))
-                await locker.go()
-                await locker.result()
+        """A writer stands still inside its write: typed errors in time; then all goes on."""
+        errors: list[MastraError | None] = []
+        async with _quick(opener, "storage").storage() as store:
+            await prepare_writers(store, "w")
+            async with processes.start(write_large_batches) as rival:
+                await rival.reached("writing")
+                for number in range(_PAUSES):
+                    await asyncio.sleep(rng.random() * 0.05)
+                    rival.pause()
+                    write = partial(store.memory.save_messages, batch("w", number))
+                    errors.append(await attempt("storage", write))
+                    rival.resume()
+                    await recovers("storage", lambda: probe(store))
+                    if errors[-1] is not None:
+                        break
             await recovers("storage", lambda: probe(store))
+            ledger = Ledger(
+                tried=[("w", number) for number in range(len(errors))],
+                acked={("w", number) for number, error in enumerate(errors) if error is None},
+            )
+            faults = await check_ledger(store, ledger)
 
-        assert error is not None
-        assert error.retryable
+        assert [] == [error for error in errors if error is not None and not error.retryable]
+        assert [] == faults
 
 
 @needs_file()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mastra_conformance.processes import WorkerContext
 from mastra_conformance.suites.faults.writing import batch
-from mastra_conformance.suites.storage.things import approval_run, resume_claim
+from mastra_conformance.suites.storage.things import approval_run, message, resume_claim, thread
 from mastra_core.errors import FencedOutError
 
-__all__ = ("lock_files", "write_as_owner", "write_until_killed")
+__all__ = ("write_as_owner", "write_large_batches", "write_until_killed")
+
+_LARGE: Final = 400
 
 
 async def write_until_killed(context: WorkerContext) -> None:
@@ -42,13 +41,11 @@ async def write_as_owner(context: WorkerContext) -> dict[str, Any]:
         return {"claimed": bool(claimed), "error": None}
 
 
-async def lock_files(context: WorkerContext) -> int:
-    """Hold a lock on everything of a file until the test says go; how many files there were."""
-    path = Path(context.arguments["path"])
-    with ExitStack() as stack:
-        found = [one for one in path.parent.glob(f"{path.name}*") if one.is_file()]
-        for one in found:
-            file = stack.enter_context(one.open("r+b"))
-            fcntl.lockf(file, fcntl.LOCK_EX)
-        await context.reach("locked")
-    return len(found)
+async def write_large_batches(context: WorkerContext) -> None:
+    """Write without a pause, so that whoever stops this process most often does so in a write."""
+    async with context.open_store() as store:
+        await store.memory.save_thread(thread("large"))
+        context.send(point="writing", value=None)
+        rows = [message(f"large-{number}", thread_id="large") for number in range(_LARGE)]
+        while True:
+            await store.memory.save_messages(rows)
