@@ -37,6 +37,7 @@ from mastra_core.base.isotime import to_iso_ms
 from mastra_core.base.jsonjs import encode
 from mastra_core.errors import WireDecodeError
 from mastra_core.wire import tables as names
+from mastra_postgres.errors import is_bad_json
 from mastra_sql.dialect import SqlDialect
 from mastra_sql.statement import TWICE, Statement, compile_statement
 from mastra_sql.tables import ColumnKind, column_kind, twin_name
@@ -269,7 +270,7 @@ class PostgresDialect(SqlDialect):
         return literal_column(f"{self._named(table)}.ctid")
 
     def is_bad_json(self, error: BaseException) -> bool:
-        return False
+        return is_bad_json(error)
 
     # -- transactions ----------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ __all__ = (
     "StrayCancelError",
     "error_id",
     "fault_of",
+    "is_bad_json",
     "is_lost_statement",
     "is_rolled_back",
     "storage_error",
@@ -299,6 +300,17 @@ def is_lost_statement(exc: BaseException) -> bool:
     if isinstance(exc, psycopg.errors.InvalidSqlStatementName):
         return True
     return isinstance(exc, psycopg.errors.FeatureNotSupported) and "cached plan" in str(exc)
+
+
+def is_bad_json(exc: BaseException | None) -> bool:
+    """Whether a statement stumbled over a text that is no JSON, or none that ``jsonb`` takes."""
+    while exc is not None:
+        if isinstance(
+            exc, psycopg.errors.InvalidTextRepresentation | psycopg.errors.UntranslatableCharacter
+        ):
+            return True
+        exc = exc.__cause__
+    return False
 
 
 # -- of a store -------------------------------------------------------------------------------

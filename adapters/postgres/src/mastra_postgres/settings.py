@@ -57,16 +57,16 @@ class PostgresConnection(BaseModel):
         url, options = _split_options(data["url"])
         return {**options, **data, "url": url}
 
-    @field_validator("url")
-    @classmethod
-    def _check_url(cls, url: str) -> str:
-        if urlsplit(url).scheme not in _SCHEMES:
-            raise InvalidUrlError(url=redact_url(url), reason="it is no PostgreSQL address")
-        return url
-
     @property
     def conninfo(self) -> str:
-        """The URL as libpq understands it."""
+        """
+        The URL as libpq understands it.
+
+        Raises:
+            InvalidUrlError: It is none of PostgreSQL.
+        """
+        if urlsplit(self.url).scheme not in _SCHEMES:
+            raise InvalidUrlError(url=redact_url(self.url), reason="it is no PostgreSQL address")
         scheme, rest = self.url.split(":", 1)
         return f"{scheme.partition('+')[0]}:{rest}"
 
@@ -109,7 +109,7 @@ class PostgresSettings(PostgresConnection):
     def _check_timezone(cls, name: str) -> str:
         try:
             ZoneInfo(name)
-        except (OSError, ValueError) as exc:
+        except (LookupError, OSError, ValueError) as exc:
             raise ValueError(f"{name!r} is no time zone, e.g. 'UTC' or 'Europe/Berlin'") from exc
         return name
 

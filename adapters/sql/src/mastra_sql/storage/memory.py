@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from mastra_core.base.isotime import epoch_ms, from_epoch_ms
@@ -19,7 +20,7 @@ from mastra_core.contracts.storage import (
     ThreadPage,
 )
 from mastra_core.contracts.storage.memory import ClonedThread
-from mastra_core.errors import StorageConflictError, ThreadNotFoundError
+from mastra_core.errors import StorageConflictError, StorageError, ThreadNotFoundError
 from mastra_core.rules import messages as rules
 from mastra_core.rules import pruning
 from mastra_core.rules.arguments import check_text, check_thread_ids
@@ -364,12 +365,21 @@ class SqlMemory:
         counts = include_total or bool(neighbours)
         if counts:
             steps.append(Step.of(self._sql.messages_count(messages), values))
-        rows, *others = await self._run.read(operation, *steps, *neighbours)
-        more = wanted.limit is not None and len(rows) > wanted.limit
-        found = await self._read(rows[: wanted.limit])
-        total = others[0][0][0] if counts else None
-        if neighbours and is_match is not None:
+        try:
+            rows, *others = await self._run.read(operation, *steps, *neighbours)
+        except StorageError as exc:
+            if not messages.metadata or not self._host.dialect.is_bad_json(exc):
+                raise
+            found, total, windows = await self._matches_by_hand(
+                operation, messages, values, wanted, order=order, neighbours=neighbours
+            )
+            more = has_more(wanted, total)
+        else:
+            more = wanted.limit is not None and len(rows) > wanted.limit
+            found = await self._read(rows[: wanted.limit])
+            total = others[0][0][0] if counts else None
             windows = [row for window in others[1:] for row in window]
+        if neighbours and is_match is not None:
             found = _joined(found, await self._read(windows), order)
             more = has_more_with_included(wanted, total or 0, sum(map(is_match, found)))
         return MessagePage(
@@ -379,6 +389,38 @@ class SqlMemory:
             per_page=wanted.per_page,
             has_more=more,
         )
+
+    async def _matches_by_hand(
+        self,
+        operation: str,
+        messages: MessageFilter,
+        values: dict[str, Any],
+        wanted: Page,
+        *,
+        order: OrderBy,
+        neighbours: Sequence[Step],
+    ) -> tuple[list[Message], int, Rows]:
+        """
+        A page by metadata, where a content that is no JSON ends the database's own search.
+
+        One bad row must not hide the others (field report R1), so all that the rest of the
+        filter finds is read and looked at here.
+
+        Returns:
+            The page, how many there are in all, and the windows as they were asked for.
+        """
+        listing, _ = self._sql.messages_page(
+            replace(messages, metadata={}), order.direction, limited=False
+        )
+        rows, *windows = await self._run.read(operation, Step.of(listing, values), *neighbours)
+        matches = [
+            message
+            for message in await self._read(rows)
+            if metadata_matches(message.content.get("metadata"), messages.metadata)
+        ]
+        end = None if wanted.limit is None else wanted.offset + wanted.limit
+        page = matches[wanted.offset : end]
+        return page, len(matches), [row for window in windows for row in window]
 
     def _neighbours(self, item: IncludeMessage, resource_id: str | None) -> Step:
         rules.check_include((item.with_previous_messages, item.with_next_messages))
