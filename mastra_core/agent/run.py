@@ -32,7 +32,7 @@ from mastra_core.workflows.resume import ClaimedRun
 if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
 
-__all__ = ("RunBuilder",)
+__all__ = ("RunBuilder", "RunFacts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

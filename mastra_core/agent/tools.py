@@ -17,6 +17,7 @@ from mastra_core.errors import ConfigError, ToolInputError, shown
 
 __all__ = (
     "Execute",
+    "Function",
     "FunctionTool",
     "Schema",
     "tool",

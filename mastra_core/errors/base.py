@@ -11,6 +11,7 @@ __all__ = (
     "MAX_CAUSE_DEPTH",
     "CapabilityNotSupportedError",
     "Category",
+    "ClosedError",
     "ConfigError",
     "DegradedWarning",
     "ErrorFields",

@@ -14,7 +14,13 @@ from mastra_core.base.jsonjs import decode
 from mastra_core.contracts.model import Model
 from mastra_core.errors import RunArgumentError, StructuredOutputError, WireDecodeError, shown
 
-__all__ = ("ObjectSchema", "PartialObject", "StructuredOutput", "structured_output")
+__all__ = (
+    "ErrorStrategy",
+    "ObjectSchema",
+    "PartialObject",
+    "StructuredOutput",
+    "structured_output",
+)
 
 _DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 #: Up to here each delta is read, later only when the text has grown by a sixteenth: reading is

@@ -20,7 +20,17 @@ from mastra_conformance.suite import Suite
 from mastra_core.base.isotime import to_iso_ms
 from mastra_core.contracts.storage import Storage
 
-__all__ = ("AGENT", "RESOURCE", "THREAD", "TIMES", "InteropSuite", "NodeSuite", "at", "same_values")
+__all__ = (
+    "AGENT",
+    "RESOURCE",
+    "THREAD",
+    "TIMES",
+    "InteropSuite",
+    "NodeSuite",
+    "at",
+    "open_node",
+    "same_values",
+)
 
 AGENT: Final = "helper"
 THREAD: Final = "thread_1"
