@@ -55,6 +55,7 @@ def test_other_urls_are_refused(url: str) -> None:
         "mastra_pool_size=0",
         "mastra_schema=a;b",
         "mastra_prefix=a-b",
+        "mastra_prefix=this_prefix_is_too_long_for_names_",
         "mastra_naive_timezone=Mars/Olympus",
         "mastra_prepared_statements=maybe",
     ],

@@ -17,7 +17,8 @@ __all__ = (
 )
 
 #: What a prefix of table names looks like.
-PREFIX: Final = r"^[A-Za-z_]?[A-Za-z0-9_]*$"
+#: Longer ones would make PostgreSQL cut the names of tables, in silence.
+PREFIX: Final = r"^([A-Za-z_][A-Za-z0-9_]{0,29})?$"
 _SCHEMES: Final = frozenset({"postgresql", "postgres", "postgresql+psycopg", "postgres+psycopg"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -384,4 +385,11 @@ def prefix_of(namespace: str) -> str:
     if not namespace:
         return ""
     plain_name = re.sub(r"[^A-Za-z0-9]", "_", namespace)
+    if len(plain_name) > _LONGEST_NAMESPACE:
+        digest = hashlib.sha256(namespace.encode()).hexdigest()[:8]
+        plain_name = f"{plain_name[: _LONGEST_NAMESPACE - 9]}_{digest}"
     return f"{plain_name}_" if not plain_name[0].isdigit() else f"_{plain_name}_"
+
+
+#: With a prefix of this length and what stands around it no table's name is cut.
+_LONGEST_NAMESPACE: Final = 28
