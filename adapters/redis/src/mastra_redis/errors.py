@@ -131,7 +131,7 @@ def _authentication(exc: Exception) -> Fault:
     return Fault(
         kind=Kind.REFUSED,
         sentence=f"refused the password: {exc}",
-        hint="Put user and password into the URL: redis://user:password@host/0",
+        hint="Give user and password in the URL, before the host and an @.",
         reason="authentication",
     )
 
@@ -172,7 +172,7 @@ def _unreachable(exc: BaseException) -> Fault:
 
 def _hint_for(exc: BaseException, text: str) -> str:
     words = text.lower()
-    if isinstance(exc, ssl.SSLError) or "ssl" in words or "wrong version" in words:
+    if isinstance(exc, ssl.SSLError) or any(w in words for w in ("ssl", "wrong version", "tls")):
         return "The server may not speak TLS on this port: use redis:// instead of rediss://."
     if "closed by server" in words or "reset by peer" in words or "incompleteread" in words:
         return "If the server wants TLS, write rediss:// instead of redis://."
@@ -272,7 +272,7 @@ _REFUSALS: Final[tuple[tuple[str, Fault], ...]] = (
         Fault(
             kind=Kind.REFUSED,
             sentence="wants a password",
-            hint="Put user and password into the URL: redis://user:password@host/0",
+            hint="Give user and password in the URL, before the host and an @.",
             reason="authentication",
         ),
     ),

@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 
 from hiredis import PushNotification
 from hiredis import pack_command as _hiredis_pack_command
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.connection import AbstractConnection, SSLConnection
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -110,6 +110,7 @@ class Link:
         self._queue: deque[_Call] = deque()
         self._sent: deque[_Call] = deque()
         self._work = asyncio.Event()
+        self._broken = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -307,6 +308,13 @@ class Link:
                 if self._setup.channels:
                     command = pack_command(("SUBSCRIBE", *self._setup.channels.keys()))
                     await connection.send_packed_command(command, check_health=False)
+        except TimeoutError as exc:
+            await _close(connection)
+            # Without TLS on the other side its handshake is never answered.
+            secured = "TLS handshake" if isinstance(connection, SSLConnection) else "connection"
+            raise RedisConnectionError(
+                f"There was no {secured} within {self._connect_timeout_s:g} s"
+            ) from exc
         except BaseException:
             await _close(connection)
             raise
@@ -332,15 +340,18 @@ class Link:
                 for callback in tuple(self._setup.reconnected):
                     callback()
             first = None
+            self._broken.clear()
             reader = asyncio.create_task(self._read(connection), name="redis-read")
             writer = asyncio.create_task(self._write(connection), name="redis-write")
+            broken = asyncio.create_task(self._broken.wait(), name="redis-broken")
+            tasks: set[asyncio.Task[Any]] = {reader, writer, broken}
             try:
-                await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._connection = None
-                for task in (reader, writer):
+                for task in tasks:
                     task.cancel()
-                await asyncio.wait({reader, writer})
+                await asyncio.wait(tasks)
                 await _close(connection)
             failures = [task.exception() for task in (reader, writer) if not task.cancelled()]
             failure = next((f for f in failures if f), None)
@@ -371,7 +382,7 @@ class Link:
     async def _write(self, connection: AbstractConnection) -> None:
         while True:
             self._work.clear()
-            while self._queue:
+            while self._queue and self._connection is connection:
                 calls = self._take()
                 if calls:
                     self.writes += 1
@@ -493,10 +504,9 @@ class Link:
         return error
 
     def _break(self) -> None:
-        """End the connection; whoever reads notices."""
-        connection = self._connection
-        if connection is not None:
-            _Detached.close(connection)
+        """Use the connection no more; the next command goes over a new one."""
+        self._connection = None
+        self._broken.set()
 
     def _fail_all(self, error: BaseException) -> None:
         for calls in (self._sent, self._queue):
@@ -504,15 +514,6 @@ class Link:
                 call = calls.popleft()
                 if not call.reply.done():
                     call.reply.set_exception(error)
-
-
-class _Detached:
-    """Ends connections from where nothing can be awaited."""
-
-    @staticmethod
-    def close(connection: AbstractConnection) -> None:
-        task = asyncio.get_running_loop().create_task(_close(connection), name="redis-break")
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 async def _close(connection: AbstractConnection) -> None:

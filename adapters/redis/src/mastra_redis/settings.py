@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar, Final
-from urllib.parse import unquote_plus, urlsplit, urlunsplit
+from urllib.parse import unquote_plus, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -66,7 +66,8 @@ class ConnectionOptions(BaseModel):
             raise InvalidUrlError(url=self.url, reason="it is no Redis server")
         if known == "unix" and not parts.path.strip("/"):
             raise InvalidUrlError(url=self.url, reason="it names no socket")
-        return urlunsplit((known, *parts[1:]))
+        # Not put together anew: parts of it would look different.
+        return known + self.url[len(parts.scheme) :]
 
     def connection_key(self) -> tuple[object, ...]:
         """Equal for all roles that can share their connections."""

@@ -27,7 +27,8 @@ for number, run in ipairs(runs) do
   run.row = row
   run.holds = SNAPSHOTS .. place_of(run.key, row and row[4] or '')
   local value = false
-  if row and is_fresh(run.key, row) then
+  if row and is_fresh(run.key, row)
+      and redis.call('GETRANGE', run.holds, 0, #run.head - 1) == run.head then
     run.old = {created = row[2], updated = row[3], resource = row[5], claim = row[6]}
   else
     value = redis.call('GET', run.holds)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from redis.exceptions import ResponseError
 
@@ -24,9 +24,13 @@ __all__ = ("ForeignKeys",)
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 #: So many changed keys are remembered one by one; with more, all are looked at.
 _MAX_KEYS: Final = 50_000
 _BATCH: Final = 500
+#: How often a read is repeated while others write; then it is as fresh as it can be.
+_TRIES: Final = 5
 _SCAN: Final = 2_000
 
 
@@ -99,6 +103,19 @@ class ForeignKeys:
             while self._keys:
                 keys = [self._keys.pop() for _ in range(min(_BATCH, len(self._keys)))]
                 await self._look_at(keys)
+
+    async def fresh(self, operation: str, read: Callable[[], Awaitable[T]]) -> T:
+        """
+        What a read gives when everything is indexed that others wrote before it began.
+
+        Their changes are told before the read is answered, so usually it is done once.
+        """
+        for _ in range(_TRIES):
+            await self.settle(operation)
+            answer = await read()
+            if not self.is_dirty or self._is_deaf:
+                return answer
+        return answer
 
     async def _look_at_all(self, operation: str) -> None:
         self._keys.clear()

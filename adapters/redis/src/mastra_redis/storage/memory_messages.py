@@ -281,29 +281,18 @@ class MessageStore:
         )
         order = check_order(order_by or OrderBy(), _ORDER_FIELDS)
         filters = check_metadata_filter(metadata)
-        await self.foreign.settle("list_messages_by_resource_id")
         low, high = bounds_ms(date_range)
         limit = -1 if place.limit is None else place.limit
-        for _ in range(_TRIES):
-            answer = await self._host.script(
-                "list_messages_by_resource_id",
-                "memory_resource",
-                (),
-                [
-                    *(self._keys.prefix, self._keys.memory),
-                    "-inf" if low is None else low,
-                    "+inf" if high is None else f"({high}",
-                    *((0, -1) if filters else (place.offset, limit)),
-                    int(order.direction == "DESC"),
-                    jsonjs.encode_bytes(resource_id),
-                ],
-                repeatable=True,
-            )
-            texts = answer[2::2]
-            if None not in texts:
-                break
-        messages = [message_from_text(found) for found in texts if found is not None]
-        total = int(answer[0])
+        args: list[Argument] = [
+            "-inf" if low is None else low,
+            "+inf" if high is None else f"({high}",
+            *((0, -1) if filters else (place.offset, limit)),
+            int(order.direction == "DESC"),
+            jsonjs.encode_bytes(resource_id),
+        ]
+        total, messages = await self.foreign.fresh(
+            "list_messages_by_resource_id", lambda: self._of_resource(args)
+        )
         if filters:
             messages = [m for m in messages if metadata_matches(m.content.get("metadata"), filters)]
             total, messages = len(messages), messages[place.offset : place.end]
@@ -314,6 +303,21 @@ class MessageStore:
             per_page=per_page,
             has_more=has_more(place, total),
         )
+
+    async def _of_resource(self, args: Sequence[Argument]) -> tuple[int, list[Message]]:
+        """A page of a resource's messages; those that are gone leave its order."""
+        for _ in range(_TRIES):
+            answer = await self._host.script(
+                "list_messages_by_resource_id",
+                "memory_resource",
+                (),
+                [self._keys.prefix, self._keys.memory, *args],
+                repeatable=True,
+            )
+            texts = answer[2::2]
+            if None not in texts:
+                break
+        return int(answer[0]), [message_from_text(one) for one in texts if one is not None]
 
     async def _included(
         self, include: Sequence[IncludeMessage], resource_id: str | None

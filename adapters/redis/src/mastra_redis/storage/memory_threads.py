@@ -120,13 +120,19 @@ class ThreadStore:
         if resource_id is not None:
             name += b":" + jsonjs.encode_bytes(resource_id)
         newest = order.direction == "DESC"
-        await self.foreign.settle("list_threads")
+        read_all = bool(wanted)
+        rows, total = await self.foreign.fresh(
+            "list_threads",
+            lambda: self._threads(
+                name,
+                0 if read_all else place.offset,
+                None if read_all else place,
+                newest=newest,
+            ),
+        )
         if wanted:
-            threads, _ = await self._threads(name, 0, None, newest=newest)
-            found = [t for t in threads if metadata_matches(t.metadata, wanted)]
+            found = [t for t in rows if metadata_matches(t.metadata, wanted)]
             total, rows = len(found), found[place.offset : place.end]
-        else:
-            rows, total = await self._threads(name, place.offset, place, newest=newest)
         return ThreadPage(
             threads=rows,
             total=total,

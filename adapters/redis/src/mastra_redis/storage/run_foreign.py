@@ -6,8 +6,8 @@ latter. Both are read; of two the newer one counts and the other one goes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from mastra_core.base import jsonjs
 from mastra_core.base.isotime import to_iso_ms
@@ -28,6 +28,8 @@ from mastra_redis.storage.run_records import (
 )
 
 __all__ = ("ForeignRuns",)
+
+T = TypeVar("T")
 
 _RESOURCE: Final = b":resourceId:"
 #: How often a record is looked at again that changes under our eyes.
@@ -63,6 +65,10 @@ class ForeignRuns:
     async def settle(self, operation: str = "list_workflow_runs") -> None:
         """Index everything that others wrote until now."""
         await self._news.settle(operation)
+
+    async def fresh(self, operation: str, read: Callable[[], Awaitable[T]]) -> T:
+        """What a read gives when everything is indexed that others wrote before it began."""
+        return await self._news.fresh(operation, read)
 
     def may_lie_elsewhere(self, workflow_name: str, run_id: str) -> bool:
         """Whether Node may just have put the run under the key with its resource."""

@@ -61,13 +61,14 @@ class RunLists:
     ) -> WorkflowRuns:
         """Rows, newest created first; one filter costs the page, several the smallest list."""
         place = optional_page(page, per_page, store=self._host.name, operation="list_workflow_runs")
-        await self._foreign.settle()
         bounds = _scores(from_date, to_date)
         order, is_exact = _order(workflow_name, status, resource_id, thread_id)
+        records, total = await self._foreign.fresh(
+            "list_workflow_runs",
+            lambda: self._records(order, bounds, place if is_exact else None),
+        )
         if is_exact:
-            records, total = await self._records(order, bounds, place)
             return WorkflowRuns(runs=[record.run() for record in records], total=total)
-        records, _ = await self._records(order, bounds, None)
         found = [
             record
             for record in records
@@ -134,8 +135,6 @@ class RunLists:
         if not names:
             return SuspendedRunPage(rows=[], total=0)
         bounds = _scores(from_date, to_date)
-        if self._foreign.is_dirty:
-            await self._foreign.settle()
         behind: list[Argument] = ["", ""]
         if after is not None:
             behind = [epoch_ms(moment(after[0], "after")), join(after[1])[:-2]]
@@ -168,12 +167,12 @@ class RunLists:
         return SuspendedRunPage(rows=shown, total=total)
 
     async def _suspended(self, args: list[Argument]) -> tuple[int, list[SuspendedRunRow]]:
+        return await self._foreign.fresh("list_suspended_runs", lambda: self._parked(args))
+
+    async def _parked(self, args: list[Argument]) -> tuple[int, list[SuspendedRunRow]]:
+        """The page as the index knows it; entries that are stale are put right first."""
         for _ in range(_TRIES):
             answer = await self._script("list_suspended_runs", "run_suspended", args)
-            if self._foreign.is_dirty:
-                # Somebody else wrote before our question was answered.
-                await self._foreign.settle()
-                continue
             rows, stale = [], []
             triples = zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
             for member, known, projection in triples:
@@ -182,15 +181,14 @@ class RunLists:
                 else:
                     stale.append(member)
             if not stale:
-                return int(answer[0]), rows
+                break
             await self._foreign.look_again(stale)
         return int(answer[0]), rows
 
     async def list_corrupt_runs(self, *, limit: int = 100) -> list[WorkflowRun]:
         """Rows of somebody else whose document doesn't parse."""
         check_limit(limit)
-        await self._foreign.settle()
-        return await self._foreign.corrupt(limit)
+        return await self._foreign.fresh("list_corrupt_runs", lambda: self._foreign.corrupt(limit))
 
     async def get_workflow_run_by_id(
         self, *, run_id: str, workflow_name: str | None = None
@@ -200,15 +198,17 @@ class RunLists:
             return None
         if workflow_name is not None:
             return await self.load_workflow_run(workflow_name=workflow_name, run_id=run_id)
-        await self._foreign.settle()
         # All members of the run start alike; none of another one does.
         first = join(run_id)
-        members = await self._host.read(
+        members = await self._foreign.fresh(
             "get_workflow_run_by_id",
-            "ZRANGEBYLEX",
-            self._keys.runs + b"ids",
-            b"[" + first,
-            b"(" + first[:-1] + b"\x02",
+            lambda: self._host.read(
+                "get_workflow_run_by_id",
+                "ZRANGEBYLEX",
+                self._keys.runs + b"ids",
+                b"[" + first,
+                b"(" + first[:-1] + b"\x02",
+            ),
         )
         runs = [
             run
