@@ -8,6 +8,7 @@ the escapes of snapshots.md G13.
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -15,8 +16,10 @@ from typing import Any, Final, Generic, TypeVar
 
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
+from bson.decimal128 import Decimal128
 from bson.errors import BSONError
 from bson.int64 import Int64
+from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pydantic import BaseModel
 
@@ -74,6 +77,33 @@ class _Times(TypeDecoder):
         return to_iso_ms(value)
 
 
+class _Ids(TypeDecoder):
+    """What only a peer's driver can have put there; JavaScript writes it as text."""
+
+    bson_type = ObjectId
+
+    def transform_bson(self, value: Any) -> Any:
+        return str(value)
+
+
+class _Decimals(TypeDecoder):
+    """Likewise."""
+
+    bson_type = Decimal128
+
+    def transform_bson(self, value: Any) -> Any:
+        return str(value)
+
+
+class _Bytes(TypeDecoder):
+    """Likewise, as base64."""
+
+    bson_type = bytes
+
+    def transform_bson(self, value: Any) -> Any:
+        return base64.b64encode(value).decode("ascii")
+
+
 ROWS: Final[CodecOptions[dict[str, Any]]] = CodecOptions(
     tz_aware=True,
     tzinfo=UTC,
@@ -85,7 +115,7 @@ ROWS: Final[CodecOptions[dict[str, Any]]] = CodecOptions(
 JSON: Final[CodecOptions[dict[str, Any]]] = CodecOptions(
     tz_aware=True,
     tzinfo=UTC,
-    type_registry=TypeRegistry([_Numbers(), _Integers(), _Times()]),
+    type_registry=TypeRegistry([_Numbers(), _Integers(), _Times(), _Ids(), _Decimals(), _Bytes()]),
     datetime_conversion=DatetimeConversion.DATETIME_CLAMP,
 )
 """JSON documents: times are text, as JavaScript writes them."""

@@ -10,7 +10,7 @@ from mastra_core.errors import StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_mongodb.errors import error_id
 from mastra_mongodb.feed import Feed
-from mastra_mongodb.migrate import apply_plan, look
+from mastra_mongodb.migrate import MigrationPlan, apply_plan, look, plan_of_nothing
 from mastra_mongodb.pool import Collection, MongoPool, open_pool, pool_key
 from mastra_mongodb.schema import (
     CHUNKS,
@@ -26,7 +26,7 @@ from mastra_mongodb.schema import (
 )
 from mastra_mongodb.settings import MongoSettings
 
-__all__ = ("Home", "open_home", "share_home")
+__all__ = ("Home", "bus_ddl", "open_home", "plan_bus", "share_home")
 
 
 class Home:
@@ -112,3 +112,21 @@ async def open_home(settings: MongoSettings, context: AdapterContext) -> AsyncIt
             yield home
         finally:
             await home.feed.close()
+
+
+async def plan_bus(settings: MongoSettings) -> MigrationPlan:
+    """
+    What opening would do to the collections of bus and leases; nothing is changed.
+
+    Raises:
+        StorageSchemaError: The database is newer than this version.
+    """
+    names = Names(settings.prefix)
+    async with open_pool(settings) as pool:
+        return await look(pool, bus_component(names), names)
+
+
+def bus_ddl(settings: MongoSettings) -> str:
+    """Everything that bus and leases need of an empty database, for the MongoDB shell."""
+    names = Names(settings.prefix)
+    return plan_of_nothing(bus_component(names), names).script

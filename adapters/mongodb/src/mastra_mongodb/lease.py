@@ -29,7 +29,7 @@ from mastra_core.inmemory.lease import check_ttl
 from mastra_core.plugins.context import AdapterContext
 from mastra_mongodb.capabilities import LEASE_CAPABILITIES
 from mastra_mongodb.errors import lease_errors
-from mastra_mongodb.home import Home, share_home
+from mastra_mongodb.home import Home, bus_ddl, plan_bus, share_home
 from mastra_mongodb.leases import (
     SIGHT,
     acquire_stages,
@@ -38,6 +38,7 @@ from mastra_mongodb.leases import (
     renew_stages,
     transfer_stages,
 )
+from mastra_mongodb.migrate import MigrationPlan
 from mastra_mongodb.settings import MongoSettings
 
 __all__ = ("MongoLease",)
@@ -124,7 +125,7 @@ class MongoLease:
         context = context or AdapterContext()
         self.lease_capabilities: LeaseCapabilities = LEASE_CAPABILITIES
         self._settings = settings
-        self._where = redact_url(settings.url)
+        self._where = redact_url(settings.address)
         self._clock = context.clock
         self._namespace = f"{context.namespace}:" if context.namespace else ""
         #: Tells this incarnation from others that use the same owner (L3).
@@ -344,6 +345,15 @@ class MongoLease:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+    async def plan_migration(self) -> MigrationPlan:
+        """What opening would do to the database right now; nothing is changed."""
+        with lease_errors("plan", redact_url(self._settings.url)):
+            return await plan_bus(self._settings)
+
+    def export_ddl(self) -> str:
+        """Everything that an empty database needs, for the MongoDB shell."""
+        return bus_ddl(self._settings)
 
     def open_resources(self) -> Mapping[str, int]:
         """What the provider holds open right now, by kind."""

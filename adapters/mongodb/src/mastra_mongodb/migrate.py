@@ -61,6 +61,11 @@ class MigrationPlan:
         return bool(self.statements)
 
     @property
+    def script(self) -> str:
+        """The statements as one text."""
+        return "".join(f"{statement};\n" for statement in self.statements)
+
+    @property
     def statements(self) -> tuple[str, ...]:
         """What is run, in order, as the MongoDB shell would have it."""
         found = [

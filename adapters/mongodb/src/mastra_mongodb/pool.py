@@ -44,7 +44,7 @@ def pool_key(settings: MongoSettings) -> tuple[object, ...]:
     """What users of one pool have in common."""
     return (
         "mongodb.pool",
-        settings.url,
+        settings.address,
         settings.database_name,
         settings.request_timeout_ms,
         settings.connect_timeout_ms,
@@ -112,7 +112,7 @@ class MongoPool:
         """
         settings = self.settings
         self._client = AsyncMongoClient(
-            settings.url,
+            settings.address,
             appname="mastra-core-python",
             maxPoolSize=settings.pool_size,
             timeoutMS=settings.request_timeout_ms,

@@ -61,9 +61,19 @@ class MongoSettings(BusOptions):
         if not isinstance(data, dict) or not isinstance(data.get("url"), str):
             return data
         url, options = _split_options(data["url"])
-        if not url.startswith(_SCHEMES):
-            raise InvalidUrlError(url=url, reason="it is no MongoDB address")
         return {**options, **data, "url": url}
+
+    @property
+    def address(self) -> str:
+        """
+        The URL as the driver gets it.
+
+        Raises:
+            InvalidUrlError: It is none of ours.
+        """
+        if not self.url.startswith(_SCHEMES):
+            raise InvalidUrlError(url=self.url, reason="it is no MongoDB address")
+        return self.url
 
     @property
     def database_name(self) -> str:

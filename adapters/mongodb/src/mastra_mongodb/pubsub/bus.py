@@ -9,8 +9,10 @@ from typing import Any
 from mastra_core.base.redact import redact_url
 from mastra_core.bus import EventEngine
 from mastra_core.plugins.context import AdapterContext
-from mastra_mongodb.home import share_home
+from mastra_mongodb.errors import bus_errors
+from mastra_mongodb.home import bus_ddl, plan_bus, share_home
 from mastra_mongodb.lease import MongoLease
+from mastra_mongodb.migrate import MigrationPlan
 from mastra_mongodb.pubsub.driver import MongoDriver
 from mastra_mongodb.settings import MongoSettings
 
@@ -41,10 +43,11 @@ class MongoPubSub(EventEngine):
         if isinstance(settings, str):
             settings = MongoSettings(url=settings, **options)
         context = context or AdapterContext()
+        self._mongo_settings = settings
         self._mongo = MongoDriver(
             settings,
             share_home(settings, context),
-            where=redact_url(settings.url),
+            where=redact_url(settings.address),
             clock=context.clock,
             ids=context.ids,
             namespace=context.namespace,
@@ -62,6 +65,15 @@ class MongoPubSub(EventEngine):
     def get_lease_provider(self) -> MongoLease:
         """The leases of the same database."""
         return self._lease
+
+    async def plan_migration(self) -> MigrationPlan:
+        """What opening would do to the database right now; nothing is changed."""
+        with bus_errors("plan", redact_url(self._mongo_settings.url)):
+            return await plan_bus(self._mongo_settings)
+
+    def export_ddl(self) -> str:
+        """Everything that an empty database needs, for the MongoDB shell."""
+        return bus_ddl(self._mongo_settings)
 
     def open_resources(self) -> Mapping[str, int]:
         """What the bus holds open right now, by kind."""

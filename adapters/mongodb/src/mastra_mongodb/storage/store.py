@@ -83,7 +83,7 @@ class MongoStorage:
             names=self._names,
             clock=context.clock,
             ids=context.ids,
-            where=redact_url(settings.url),
+            where=redact_url(settings.address),
             max_snapshot_bytes=settings.max_snapshot_bytes,
         )
         self._host.may_create = not settings.disable_init
@@ -215,8 +215,7 @@ class MongoStorage:
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, for the MongoDB shell."""
-        plan = plan_of_nothing(self._component, self._names)
-        return ";\n".join(plan.statements) + ";\n"
+        return plan_of_nothing(self._component, self._names).script
 
     def open_resources(self) -> Mapping[str, int]:
         """What the store holds open right now, by kind."""

@@ -6,11 +6,11 @@ Every value of a caller's stands inside ``$literal``, and every name inside ``$s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ("later", "merge_results", "merge_state", "persist")
+__all__ = ("change", "later", "merge_results", "merge_state", "persist", "replace")
 
 Expression = Any
 
@@ -47,6 +47,20 @@ def merge_state(opts: Mapping[str, Any], now: datetime) -> list[Expression]:
     """Replace top-level members (5.4)."""
     merged = {"$mergeObjects": ["$snapshot", {"$literal": opts}]}
     return [{"$set": {"snapshot": merged, "updatedAt": later(now)}}]
+
+
+def replace(snapshot: Mapping[str, Any], now: datetime) -> list[Expression]:
+    """Another document in the same row."""
+    return [{"$set": {"snapshot": {"$literal": snapshot}, "updatedAt": later(now)}}]
+
+
+def change(members: Mapping[str, Any], removed: Iterable[str], now: datetime) -> list[Expression]:
+    """Other values for some top-level members, and others gone."""
+    stages = merge_state(members, now)
+    for name in removed:
+        gone = {"$unsetField": {"field": {"$literal": name}, "input": "$snapshot"}}
+        stages.append({"$set": {"snapshot": gone}})
+    return stages
 
 
 def merge_results(

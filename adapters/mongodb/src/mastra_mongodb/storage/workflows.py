@@ -36,6 +36,7 @@ from mastra_mongodb.storage import workflow_pipelines as pipelines
 from mastra_mongodb.storage.host import Host, LostRaceError
 from mastra_mongodb.storage.pruning import Prunable, prune
 from mastra_mongodb.storage.snapshots import (
+    ESCAPED,
     encode_part,
     encode_snapshot,
     snapshot_from_row,
@@ -62,6 +63,8 @@ class _Stored(NamedTuple):
     #: What the row must still be when it is written.
     observed: dict[str, Any]
     store_now: datetime
+    #: Whether the server can change single members of the document.
+    is_native: bool
 
 
 class MongoWorkflows(RunLists):
@@ -292,9 +295,12 @@ class MongoWorkflows(RunLists):
     def _mergeable(self, part: Mapping[str, Any]) -> Document:
         """What a stored document must be so that the server may merge a part into it."""
         room = self._host.max_snapshot_bytes - len(bson.encode(part))
+        # What is text has no size as a document, and no context either.
+        is_document = {"$eq": [{"$type": "$snapshot"}, "object"]}
+        document = {"$cond": [is_document, "$snapshot", None]}
         return {
             "snapshot.context": {"$type": "object"},
-            "$expr": {"$lte": [{"$bsonSize": "$snapshot"}, room]},
+            "$expr": {"$lte": [{"$bsonSize": document}, room]},
         }
 
     async def _merge_results_slowly(
@@ -392,7 +398,7 @@ class MongoWorkflows(RunLists):
     ) -> Document | None:
         now = self._host.now()
         empty = rules.empty_snapshot(wanted["run_id"], now=now)
-        changed = change(_Stored(None, empty, {}, now))
+        changed = change(_Stored(None, empty, {}, now, is_native=False))
         if changed is None:
             return None
         row = {
@@ -420,17 +426,29 @@ class MongoWorkflows(RunLists):
             return None
         [row] = rows
         document = snapshot_from_row(row.get("snapshot"), run_id=wanted["run_id"])
-        return _Stored(row["_id"], document, _observed(row), row["_now"])
+        stored = row.get("snapshot")
+        is_native = isinstance(stored, RawBSONDocument) and stored.get("encoding") != ESCAPED
+        return _Stored(row["_id"], document, _observed(row), row["_now"], is_native=is_native)
 
     async def _replace(self, stored: _Stored, document: Document, run_id: str) -> None:
-        update: list[Any] = [
-            {
-                "$set": {
-                    "snapshot": {"$literal": self._encoded(document, run_id)},
-                    "updatedAt": pipelines.later(self._host.now()),
-                }
-            }
-        ]
+        """
+        Write a changed document over the one that it was made of.
+
+        If possible only the members that differ: others may hold values of a peer's, such as
+        dates, that are text to us.
+        """
+        whole = self._encoded(document, run_id)
+        before = stored.document
+        part = None
+        if stored.is_native:
+            part = encode_part(
+                {name: value for name, value in document.items() if before.get(name) is not value}
+            )
+        now = self._host.now()
+        if part is None:
+            update = pipelines.replace(whole, now)
+        else:
+            update = pipelines.change(part, before.keys() - document.keys(), now)
         result = await self._rows.update_one({"_id": stored.key, **stored.observed}, update)
         if not result.matched_count:
             raise LostRaceError

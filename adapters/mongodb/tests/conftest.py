@@ -1,0 +1,117 @@
+"""What the tests of the MongoDB adapter share: databases of their own, and a look behind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson import CodecOptions, json_util
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
+
+from mastra_core.plugins.context import AdapterContext
+from mastra_mongodb import MongoStorage
+
+NODE_DUMP = Path(__file__).parent / "data" / "typescript_mongodb.json"
+
+Database = AsyncDatabase[dict[str, Any]]
+
+
+class Ticking:
+    """A clock that goes on by one millisecond with every look; tests may also move it."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        self._now += timedelta(milliseconds=1)
+        return self._now
+
+    def now_ms(self) -> int:
+        return round(self.now().timestamp() * 1000)
+
+    def monotonic(self) -> float:
+        return self._now.timestamp()
+
+    def advance(self, **by: float) -> None:
+        self._now += timedelta(**by)
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds=seconds)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def clock() -> Ticking:
+    return Ticking()
+
+
+@pytest.fixture
+def context(clock: Ticking) -> AdapterContext:
+    return AdapterContext(clock=clock)
+
+
+@pytest.fixture
+def product() -> str:
+    """Which server; tests of both parametrise it."""
+    return "mongodb"
+
+
+@pytest.fixture
+def server(product: str, local_server: Callable[[str], Any]) -> str:
+    """Address of a real server."""
+    address: str = local_server(product).url
+    return address
+
+
+@pytest.fixture
+async def database(server: str) -> AsyncIterator[Database]:
+    """A database that is there for the length of the test."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    async with AsyncMongoClient[dict[str, Any]](server) as client:
+        options = CodecOptions[dict[str, Any]](tz_aware=True, tzinfo=UTC)
+        yield client.get_database(name, codec_options=options)
+        await client.drop_database(name)
+
+
+@pytest.fixture
+async def store(
+    server: str, database: Database, context: AdapterContext
+) -> AsyncIterator[MongoStorage]:
+    """An open store in an empty database."""
+    async with MongoStorage(server, context, database=database.name) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def node_data(database: Database) -> None:
+    """Collections, indexes and documents of the TypeScript system, as it made them."""
+    options = json_util.JSONOptions(tz_aware=True, tzinfo=UTC)
+    dump = json_util.loads(NODE_DUMP.read_text("utf-8"), json_options=options)
+    for name, collection in dump.items():
+        if not collection["docs"]:
+            continue
+        for index_name, index in collection["indexes"].items():
+            if index_name != "_id_":
+                keys = [(key, int(way)) for key, way in index["key"]]
+                await database[name].create_index(
+                    keys, name=index_name, unique=index.get("unique", False)
+                )
+        await database[name].insert_many(collection["docs"])
+
+
+@pytest.fixture
+async def node_store(
+    server: str, database: Database, node_data: None, context: AdapterContext
+) -> AsyncIterator[MongoStorage]:
+    """An open store on what the TypeScript system wrote."""
+    async with MongoStorage(server, context, database=database.name) as opened:
+        yield opened
