@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 
 import pytest
 
@@ -11,11 +11,17 @@ from mastra_conformance.clock import ShiftedClock
 from mastra_conformance.faults.notebook import Notebook, notebook_of
 from mastra_conformance.faults.own_server import BreakableServer, start_own_server
 from mastra_conformance.faults.site import Site, open_site
+from mastra_conformance.faults.versions import Older, older_version
 from mastra_conformance.options import options_of
+from mastra_conformance.outcomes import not_run
+from mastra_conformance.processes import Processes, Worker, WorkerFailedError
 from mastra_conformance.subject import Subject
 from mastra_core.base.ids import Ids
 
-__all__ = ("notebook", "own_servers", "site")
+__all__ = ("StartOlder", "notebook", "older", "own_servers", "site", "start_older")
+
+#: Starts a worker of an earlier version by its import string.
+StartOlder = Callable[[str], AbstractAsyncContextManager[Worker]]
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +64,30 @@ async def site(
 def notebook(request: pytest.FixtureRequest) -> Notebook:
     """What is shown if the test fails."""
     return notebook_of(request.node)
+
+
+@pytest.fixture(scope="session")
+def older(request: pytest.FixtureRequest) -> Iterator[Older]:
+    """An earlier version of our own code; where there is none the test is not run."""
+    with older_version(options_of(request.config).older) as found:
+        yield found
+
+
+@pytest.fixture
+def start_older(older: Older, processes: Processes, subject: Subject) -> StartOlder:
+    """Starts workers of the earlier version on the test's data, if it had the adapter already."""
+    package = subject.plugin_module.partition(".")[0]
+    if not older.has(package):
+        not_run(f"Version {older.name} had no {package} yet.")
+
+    @asynccontextmanager
+    async def start(worker: str) -> AsyncIterator[Worker]:
+        try:
+            async with processes.start(worker, older.environment()) as running:
+                yield running
+        except WorkerFailedError as exc:
+            if exc.error == "ConfigError":
+                not_run(f"Version {older.name} says: {exc}")
+            raise
+
+    return start

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -118,13 +118,17 @@ class Processes:
 
     @asynccontextmanager
     async def start(
-        self, function: str | Callable[..., Any], **arguments: object
+        self,
+        function: str | Callable[..., Any],
+        environment: Mapping[str, str] | None = None,
+        **arguments: object,
     ) -> AsyncIterator[Worker]:
         """
         Run a worker in a process of its own; the process is gone afterwards.
 
         Args:
             function: The worker, itself or as ``module:function``; see ``WorkerContext``.
+            environment: Of the process; None for one that imports what this one does.
             arguments: JSON values that the worker finds in its context.
         """
         name = (
@@ -138,7 +142,7 @@ class Processes:
             "mastra_conformance.processes.child",
             stdin=PIPE,
             stdout=PIPE,
-            env=child_environment(),
+            env=child_environment() if environment is None else environment,
             limit=_LINE_LIMIT,
         )
         try:
