@@ -48,7 +48,7 @@ async def _scenarios(stores: dict[int, LibSQLStorage]) -> AsyncIterator[Scenario
                 floor=lambda page=page: page(stores[smallest]),  # type: ignore[misc]
                 against=f"{smallest} rows",
                 goal=GOAL,
-                calls=150,
+                calls=60,
             )
 
 

@@ -53,7 +53,7 @@ class Scenario:
     #: What the floor is, for the table.
     against: str = ""
     goal: Goal = field(default_factory=lambda: Goal(kind="none"))
-    calls: int = 300
+    calls: int = 100
     tasks: int = 1
 
 

@@ -279,13 +279,13 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
     floor = await bench.floor(lambda: inbox.create_notification(event(id=known)), fresh=[known])
     await bench.on_both(lambda store: store.notifications.create_notification(event(id="known")))
     known = "known"
-    for scenario in _both("notification create", create, floor, 600):
+    for scenario in _both("notification create", create, floor, 200):
         yield scenario
 
     async def get() -> None:
         await inbox.get_notification("thread", known)
 
-    for scenario in _both("notification get", get, await bench.floor(get), 1200):
+    for scenario in _both("notification get", get, await bench.floor(get), 300):
         yield scenario
 
     seen = NotificationPatch(status="seen")
@@ -293,7 +293,7 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
     async def update() -> None:
         await inbox.update_notification("thread", known, seen)
 
-    for scenario in _both("notification update", update, await bench.floor(update), 600):
+    for scenario in _both("notification update", update, await bench.floor(update), 200):
         yield scenario
 
     for kilobytes in (2, 50):
@@ -306,7 +306,7 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
         async def load(key: Any = key) -> None:
             await runs.load_workflow_snapshot(**key)
 
-        calls = 600 if kilobytes == 2 else 200
+        calls = 200 if kilobytes == 2 else 100
         await bench.on_both(
             lambda store, key=key, content=content: store.workflows.persist_workflow_snapshot(
                 **key, snapshot=content
@@ -322,7 +322,10 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
 
     for number in (1, 10):
         batches = iter(
-            [[message("saved") for _ in range(number)] for _ in range(max(6000, 20_000 // number))]
+            [
+                [message("saved") for _ in range(number)]
+                for _ in range(max(12_000, 20_000 // number))
+            ]
         )
 
         async def save(batches: Any = batches) -> None:
@@ -333,7 +336,7 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
             lambda batch=batch: memory.save_messages(batch),  # type: ignore[misc]
             fresh=[m.id for m in batch],
         )
-        for scenario in _both(f"message save {number}", save, floor, 300):
+        for scenario in _both(f"message save {number}", save, floor, 100):
             yield scenario
 
     past = [message("history") for _ in range(400)]
@@ -342,7 +345,7 @@ async def _plain_calls(bench: Bench) -> AsyncIterator[Scenario]:
     async def history() -> None:
         await memory.list_messages("history", per_page=40, include_total=False)
 
-    for scenario in _both("history page of 40", history, await bench.floor(history), 300):
+    for scenario in _both("history page of 40", history, await bench.floor(history), 100):
         yield scenario
 
 
@@ -365,7 +368,7 @@ async def _notifications(bench: Bench) -> AsyncIterator[Scenario]:
         floor=create,
         against="a plain create",
         goal=Goal(kind="at most times", value=2),
-        calls=400,
+        calls=150,
     )
 
     for number in range(20):
@@ -385,7 +388,7 @@ async def _notifications(bench: Bench) -> AsyncIterator[Scenario]:
         floor=await bench.floor(claim),
         against=FLOOR,
         goal=ONE,
-        calls=60,
+        calls=20,
     )
 
 
@@ -409,6 +412,6 @@ async def _partial_updates(bench: Bench) -> AsyncIterator[Scenario]:
         floor=await bench.floor(update),
         against="plain atomic updates",
         goal=Goal(kind="at least times faster", value=1.5),
-        calls=400,
+        calls=150,
         tasks=8,
     )

@@ -54,4 +54,4 @@ async def _scenarios(store: InMemoryStorage) -> AsyncIterator[Scenario]:
         "history page of 40": lambda: memory.list_messages("history", per_page=40),
     }
     for name, call in calls.items():
-        yield Scenario(name=name, backend=BACKEND, ours=call, goal=GOAL, calls=500)
+        yield Scenario(name=name, backend=BACKEND, ours=call, goal=GOAL, calls=200)

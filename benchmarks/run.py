@@ -40,7 +40,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the results here")
-    parser.add_argument("--rounds", type=int, default=5, help="turns per scenario (default 5)")
+    parser.add_argument("--rounds", type=int, default=15, help="turns per scenario (default 15)")
     parser.add_argument("--only", default="", help="run scenarios whose name contains this text")
     parser.add_argument(
         "--sizes",
