@@ -35,7 +35,7 @@ _LONGEST_GROUP: Final = 0.05
 _LONGEST_SILENCE: Final = 0.002
 
 #: How many callers get their answers in one round of the event loop.
-_MOST_AT_ONCE: Final = 16
+_MOST_AT_ONCE: Final = 32
 #: After so long the thread leaves the interpreter to others, for a moment.
 _LONGEST_STRETCH: Final = 0.002
 _MOMENT: Final = 0.000001
