@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from bson import Timestamp
 from pymongo import CursorType, WriteConcern
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
 from mastra_core.base.clock import Clock
 from mastra_mongodb.errors import heed, requests
@@ -33,6 +33,7 @@ Document = Mapping[str, Any]
 _AWAIT_MS: Final = 1_000
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
+_WARN_EVERY_S: Final = 30.0
 #: Server codes that say: there are no change streams for you.
 _NOT_FOR_US: Final = frozenset({13, 40573, 40415})
 
@@ -78,6 +79,7 @@ class Feed:
         self._listeners: list[Listener] = []
         self._task: asyncio.Task[None] | None = None
         self._live = asyncio.Event()
+        self._warned_at: float | None = None
         self._source: _Source = (
             _ChangeStream(pool, names) if pool.is_replicated else _Tail(pool, names)
         )
@@ -157,7 +159,7 @@ class Feed:
             try:
                 await self._source.run(self)
                 failures = 0
-            except PyMongoError as exc:
+            except Exception as exc:  # noqa: BLE001 – P17: the feed goes on
                 if isinstance(exc, OperationFailure) and exc.code in _NOT_FOR_US:
                     logger.warning(
                         "no change streams for this user; falling back to hints",
@@ -168,12 +170,20 @@ class Feed:
                 if self._live.is_set():
                     failures = 0
                 failures += 1
-                logger.debug("feed broke", extra={"database": self._pool.where}, exc_info=exc)
+                self._report(exc)
             self._live.clear()
             self.reset()
             heed(asked)
             longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures, 10))
             await self._clock.sleep(longest if failures else 0.0)
+
+    def _report(self, exc: Exception) -> None:
+        """One warning per half minute; readers go on by looking from time to time (P17)."""
+        now = self._clock.monotonic()
+        if self._warned_at is None or now - self._warned_at >= _WARN_EVERY_S:
+            self._warned_at = now
+            facts = {"database": self._pool.where, "error": str(exc)}
+            logger.warning("feed broke, trying again", extra=facts, exc_info=exc)
 
 
 class _ChangeStream(_Source):
@@ -241,10 +251,8 @@ class _Tail(_Source):
         await wake.insert_one({"seed": True, "at": Timestamp(0, 0)})
         [last] = await wake.find({}).sort("$natural", -1).limit(1).to_list()
         cursor = wake.find(
-            {"at": {"$gte": last["at"]}},
-            cursor_type=CursorType.TAILABLE_AWAIT,
-            max_await_time_ms=_AWAIT_MS,
-        )
+            {"at": {"$gte": last["at"]}}, cursor_type=CursorType.TAILABLE_AWAIT
+        ).max_await_time_ms(_AWAIT_MS)
         async with cursor:
             # The newest hint comes at once: from now on the cursor follows.
             self._tell(feed, await anext(cursor))
