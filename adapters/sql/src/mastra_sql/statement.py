@@ -6,7 +6,7 @@ its text, the order of its parameters and the names of its result columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, cast
@@ -74,6 +74,9 @@ class StatementCache:
 
     def __len__(self) -> int:
         return len(self._statements)
+
+    def __iter__(self) -> Iterator[Statement]:
+        return iter(tuple(self._statements.values()))
 
 
 def compile_statement(

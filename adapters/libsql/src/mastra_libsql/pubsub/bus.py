@@ -94,7 +94,7 @@ class LibSQLPubSub(EventEngine):
         self._context = context
         self._schema = BusSchema(settings.prefix)
         dialect = bus_dialect(SqliteDialect(has_own_clock=not target.is_embedded), target)
-        driver = LibSQLDriver(
+        self.driver: LibSQLDriver = LibSQLDriver(
             self._open_place,
             is_embedded=target.is_embedded,
             dialect=dialect,
@@ -108,7 +108,7 @@ class LibSQLPubSub(EventEngine):
         )
         self._lease = LibSQLLease(settings.lease_settings(), context)
         super().__init__(
-            driver,
+            self.driver,
             settings=settings.bus_settings(),
             clock=context.clock,
             ids=context.ids,

@@ -96,7 +96,7 @@ class PostgresPubSub(EventEngine):
         dialect = PostgresBusDialect(
             PostgresDialect(scope=f"{settings.schema_name}.{settings.prefix}")
         )
-        self._sql = PostgresDriver(
+        self.driver: PostgresDriver = PostgresDriver(
             self._open_place,
             schema=self._schema,
             dialect=dialect,
@@ -109,7 +109,7 @@ class PostgresPubSub(EventEngine):
         )
         self._lease = PostgresLease(settings.lease_settings(), context)
         super().__init__(
-            self._sql,
+            self.driver,
             settings=replace(settings.bus_settings(), claim_batch=_CLAIM_BATCH),
             clock=context.clock,
             ids=context.ids,
@@ -148,7 +148,7 @@ class PostgresPubSub(EventEngine):
         await self._ready()
         check_topic(topic)
         outgoing = self._outgoing(topic, event, dedupe_id)
-        await self._sql.append_within(conn, topic, outgoing)
+        await self.driver.append_within(conn, topic, outgoing)
 
     def get_lease_provider(self) -> PostgresLease:
         """Leases in the same database."""

@@ -6,7 +6,7 @@ belongs together goes in one batch. Publishing and claiming are the adapters' ow
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -45,6 +45,10 @@ class BusStatements:
     def shape(self, name: str, build: Callable[[], Any], *key: object) -> Statement:
         """The statement of this name, compiled when it is first asked for."""
         return self._cache.get((name, *key), build, name=f"bus.{name}")
+
+    def compiled(self) -> Iterator[Statement]:
+        """Every statement that was used so far, e.g. to look at its plan."""
+        return iter(self._cache)
 
     # -- topics ----------------------------------------------------------------------------
 
