@@ -123,6 +123,7 @@ class Scripts:
         *,
         repeatable: bool = False,
         moves: Sequence[tuple[bytes, bytes]] = (),
+        puts: Sequence[tuple[bytes, bytes]] = (),
     ) -> Reply:
         """
         The result of a script.
@@ -134,10 +135,12 @@ class Scripts:
             repeatable: Running it twice does no harm.
             moves: Keys that the script may make, and where each is moved in the same step.
                 A script's own writes would come back as news of a tracked key; a move is ours.
+            puts: Keys with texts that are there before the script runs, in the same step; so a
+                large text doesn't go through the script.
         """
         script = script_named(name)
         if moves:
-            return await self._run_and_move(script, keys, args, moves)
+            return await self._run_and_move(script, (len(keys), *keys, *args), moves, puts)
         try:
             return await self._link.send(
                 ("EVALSHA", script.sha, len(keys), *keys, *args), repeatable=repeatable
@@ -157,16 +160,21 @@ class Scripts:
     async def _run_and_move(
         self,
         script: Script,
-        keys: Sequence[Argument],
-        args: Sequence[Argument],
+        body: tuple[Argument, ...],
         moves: Sequence[tuple[bytes, bytes]],
+        puts: Sequence[tuple[bytes, bytes]],
     ) -> Reply:
-        renames = [("RENAME", source, target) for source, target in moves]
-        body = (len(keys), *keys, *args)
-        replies = await self._link.send_transaction([("EVALSHA", script.sha, *body), *renames])
-        if isinstance(replies[0], NoScriptError) or "NOSCRIPT" in str(replies[0])[:20]:
-            replies = await self._link.send_transaction([("EVAL", script.text, *body), *renames])
-        if isinstance(replies[0], Exception):
-            raise replies[0]
+        before = [("SET", key, text) for key, text in puts]
+        behind = [("RENAME", source, target) for source, target in moves]
+        place = len(before)
+        replies = await self._link.send_transaction(
+            [*before, ("EVALSHA", script.sha, *body), *behind]
+        )
+        if "NOSCRIPT" in str(replies[place])[:20]:
+            replies = await self._link.send_transaction(
+                [*before, ("EVAL", script.text, *body), *behind]
+            )
+        if isinstance(replies[place], Exception):
+            raise replies[place]
         # A move without a source is none: the script decided to write nothing.
-        return replies[0]
+        return replies[place]

@@ -166,11 +166,12 @@ class Host:
         *,
         repeatable: bool = False,
         moves: Sequence[tuple[bytes, bytes]] = (),
+        puts: Sequence[tuple[bytes, bytes]] = (),
     ) -> Reply:
         """The result of a script; see ``Scripts.run``."""
         with storage_errors(operation, self.where):
             return await self.server.scripts.run(
-                name, keys, args, repeatable=repeatable, moves=moves
+                name, keys, args, repeatable=repeatable, moves=moves, puts=puts
             )
 
     def new_place(self) -> bytes:

@@ -236,14 +236,12 @@ class MessageStore:
                 ],
                 repeatable=True,
             )
-            total, alike = answer[0], answer[1]
-            triples = list(zip(answer[2::3], answer[3::3], answer[4::3], strict=True))
-            gone = {thread for thread, _, found in triples if found is None}
+            total, alike, gone, texts = answer
             if alike == _UNCOUNTED or gone:
                 for name in gone or names:
                     await self._sync(name)
                 continue
-            messages = [message_from_text(found) for *_, found in triples]
+            messages = [message_from_text(found) for found in texts]
             if not all_of_it and alike:
                 return messages, total
             kept = [

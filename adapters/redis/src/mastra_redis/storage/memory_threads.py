@@ -256,7 +256,7 @@ class ThreadStore:
             ],
             repeatable=True,
         )
-        return [message_from_text(found) for found in answer[4::3] if found is not None]
+        return [message_from_text(found) for found in answer[3]]
 
     async def _write(
         self,

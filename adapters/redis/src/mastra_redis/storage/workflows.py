@@ -39,6 +39,7 @@ from mastra_redis.storage.run_records import (
     member_of,
     place_of,
     record_from_text,
+    stamp_of,
     token,
     version_of,
     words_of,
@@ -56,6 +57,9 @@ _PRUNABLE: Final = (pruning.SNAPSHOTS, pruning.SUSPENDED_SNAPSHOTS)
 #: How often an update is tried anew after others were faster.
 _TRIES: Final = 200
 _ANY: Final = "*"
+#: Where the resource, and the key of the record on its way, stand among the words of a write.
+_RESOURCE: Final = 5
+_PLACE: Final = 6
 
 
 class RedisWorkflows(RunLists, ResumeStore):
@@ -333,11 +337,12 @@ class RedisWorkflows(RunLists, ResumeStore):
         async with self._host.turn(key):
             is_fresh = key not in recent
             text = None if is_fresh else recent.get(key)
-            for _ in range(_TRIES):
+            for attempt in range(_TRIES):
                 if is_fresh:
                     found = await self._find(operation, workflow_name, run_id)
                     text = None if found is None else found[1]
-                stored = None if text is None else self._document_of(record_from_text(text))
+                record = None if text is None else record_from_text(text)
+                stored = None if record is None else self._document_of(record)
                 try:
                     changed = rule(stored)
                 except StorageError:
@@ -353,8 +358,8 @@ class RedisWorkflows(RunLists, ResumeStore):
                     workflow_name=workflow_name,
                     run_id=run_id,
                     snapshot=changed,
-                    version=digest(text),
-                    claim_id=None,
+                    resource_id=record.resource_id if record else None,
+                    version=stamp_of(text) if attempt == 0 else digest(text),
                 )
                 answer = await self._write(operation, [words])
                 if answer[0] == 1:
@@ -387,6 +392,7 @@ class RedisWorkflows(RunLists, ResumeStore):
         words = words_of(document)
         name, run = token(workflow_name), token(run_id)
         head = b'{"namespace":"workflows","workflow_name":' + name + b',"run_id":' + run
+        resource = b"" if not resource_id else b',"resourceId":' + token(resource_id)
         return [
             place_of(workflow_name, run_id),
             member_of(workflow_name, run_id),
@@ -394,7 +400,7 @@ class RedisWorkflows(RunLists, ResumeStore):
             name,
             run,
             token(resource_id),
-            encoded,
+            self._host.new_place(),
             "" if created_at is None else to_iso_ms(moment(created_at, "created_at")),
             "" if updated_at is None else to_iso_ms(moment(updated_at, "updated_at")),
             words.status,
@@ -406,17 +412,22 @@ class RedisWorkflows(RunLists, ResumeStore):
             words.projection,
             version,
             token(claim_id),
-            self._host.new_place() if self._foreign.is_on else b"",
+            # Not for the script: the record without its end.
+            head + resource + b',"snapshot":' + encoded,
         ]
 
     async def _write(self, operation: str, rows: Sequence[list[Any]]) -> list[Any]:
         """Write rows; what this process knows of them afterwards is exactly what was written."""
         args: list[Argument] = [to_iso_ms(self._host.clock.now())]
         for row in rows:
-            args += row
-        moves = [(row[18], self._keys.snapshots + row[0]) for row in rows if row[18]]
+            args += row[:-1]
         answer: list[Any] = await self._host.script(
-            operation, "run_write", (), [self._keys.snapshots, self._keys.runs, *args], moves=moves
+            operation,
+            "run_write",
+            (),
+            [self._keys.snapshots, self._keys.runs, *args],
+            puts=[(row[_PLACE], row[-1]) for row in rows],
+            moves=[(row[_PLACE], self._keys.snapshots + row[0]) for row in rows],
         )
         for place, row in enumerate(rows):
             key = self._keys.snapshots + row[0]
@@ -424,11 +435,9 @@ class RedisWorkflows(RunLists, ResumeStore):
                 self._host.recent.forget(key)
                 continue
             created, updated, resource = answer[1 + 3 * place : 4 + 3 * place]
-            text = row[2]
-            if resource:
-                text += b',"resourceId":' + resource
-            text += b',"snapshot":' + row[6] + b',"createdAt":"' + created
-            self._host.recent.see(key, text + b'","updatedAt":"' + updated + b'"}')
+            kept = b',"resourceId":' + resource if resource and not row[_RESOURCE] else b""
+            times = b',"createdAt":"%s","updatedAt":"%s"}' % (created, updated)
+            self._host.recent.see(key, row[-1] + kept + times)
         return answer
 
     async def _run(self, operation: str, script: str, args: Sequence[Argument]) -> Any:
