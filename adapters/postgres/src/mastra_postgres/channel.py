@@ -68,6 +68,7 @@ class Segment:
         "is_open",
         "preparing",
         "results",
+        "writes",
     )
 
     def __init__(
@@ -77,9 +78,12 @@ class Segment:
         deadline: float,
         *,
         is_open: bool = False,
+        writes: bool = False,
     ) -> None:
         self.commands = commands
         self.future = future
+        #: It may wait for a lock; others shouldn't wait behind it.
+        self.writes = writes
         #: It begins a transaction that has to be ended right behind it.
         self.is_open = is_open
         #: Loop time at which the server is told to stop.
@@ -155,6 +159,8 @@ class Channel:
         self._on_drained = on_drained
         self._on_overdue = on_overdue
         self._flights: deque[Segment] = deque()
+        #: How many of them write.
+        self._writes = 0
         self._prepared: dict[bytes, bytes] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writing = False
@@ -171,6 +177,10 @@ class Channel:
     def in_flight(self) -> int:
         """How many segments wait for their answer."""
         return len(self._flights)
+
+    def suits(self, segment: Segment) -> bool:
+        """Whether only segments of its kind are on their way; reads never wait for locks."""
+        return not self._flights or segment.writes is (self._writes > 0)
 
     def is_stalled(self, seconds: float) -> bool:
         """Whether nothing was answered for so long."""
@@ -196,6 +206,7 @@ class Channel:
             self.lose(exc)
             return
         self._flights.append(segment)
+        self._writes += segment.writes
         try:
             pgconn.pipeline_sync()
             if segment.is_open:
@@ -278,6 +289,7 @@ class Channel:
             segment = self._flights[0]
             if result.status == pq.ExecStatus.PIPELINE_SYNC:
                 self._flights.popleft()
+                self._writes -= segment.writes
                 self._moved = self._loop.time()
                 segment.finish(is_near_cancel=self._is_near_cancel())
                 if not self._flights and not self._cancels:

@@ -84,7 +84,7 @@ class PostgresClient:
         command = self._command(operation, step)
         for attempt in range(_ATTEMPTS):
             try:
-                results = await self._submit([command])
+                results = await self._submit([command], writes=True)
             except Exception as exc:
                 if attempt + 1 == _ATTEMPTS or not self._may_repeat(exc):
                     raise storage_error(exc, operation, self.where, writes=True) from exc
@@ -136,12 +136,13 @@ class PostgresClient:
         commands: Sequence[Command],
         *,
         is_open: bool = False,
+        writes: bool = False,
         seconds: float | None = None,
     ) -> asyncio.Future[Results]:
         """Send statements on a shared connection."""
         future: asyncio.Future[Results] = self._loop.create_future()
         deadline = self._loop.time() + (self._timeout if seconds is None else seconds)
-        self.pool.submit(Segment(commands, future, deadline, is_open=is_open))
+        self.pool.submit(Segment(commands, future, deadline, is_open=is_open, writes=writes))
         return future
 
     # -- programs --------------------------------------------------------------------------
@@ -154,7 +155,7 @@ class PostgresClient:
         if any(step.statement.writes for step in steps):
             # Nothing to read first: one segment is one transaction.
             commands = [self._command(operation, step) for step in steps]
-            results = await self._submit(commands, seconds=seconds)
+            results = await self._submit(commands, writes=True, seconds=seconds)
             return _finished(running, self._rows(steps, results))
         return await self._interactive(operation, running, steps, seconds)
 

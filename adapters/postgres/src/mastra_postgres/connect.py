@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from mastra_core.errors import InvalidUrlError, StorageSchemaError
 from mastra_postgres.settings import PostgresConnection
 
-__all__ = ("MINIMUM_SERVER", "connect")
+__all__ = ("MINIMUM_SERVER", "check_server", "connect")
 
 MINIMUM_SERVER: Final = 15
 """The oldest major version that this package is tested with."""
@@ -29,15 +29,28 @@ async def connect(settings: PostgresConnection) -> psycopg.AsyncConnection[Any]:
     connection = await psycopg.AsyncConnection.connect(
         settings.conninfo, autocommit=True, prepare_threshold=None, **_parameters(settings)
     )
-    version = connection.pgconn.server_version // 10_000
-    if version < MINIMUM_SERVER:
+    try:
+        check_server(connection.pgconn.server_version, settings.where)
+    except BaseException:
         await connection.close()
-        raise StorageSchemaError(
-            f"{settings.where} is PostgreSQL {version}; {MINIMUM_SERVER} or later is needed.",
-            hint="Upgrade the server.",
-            details={"found": version, "needed": MINIMUM_SERVER},
-        )
+        raise
     return connection
+
+
+def check_server(version: int, where: str) -> None:
+    """
+    Refuse a server that lacks something.
+
+    Raises:
+        StorageSchemaError: It is older than what this package is tested with.
+    """
+    major = version // 10_000
+    if major < MINIMUM_SERVER:
+        raise StorageSchemaError(
+            f"{where} is PostgreSQL {major}; {MINIMUM_SERVER} or later is needed.",
+            hint="Upgrade the server.",
+            details={"found": major, "needed": MINIMUM_SERVER},
+        )
 
 
 def _parameters(settings: PostgresConnection) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class Pool:
         if self._is_closed:
             segment.fail(ClosedError())
             return
-        lane = None if self._queue else self._lane()
+        lane = None if self._queue else self._lane(segment)
         if lane is not None:
             lane.send(segment)
             return
@@ -131,22 +131,25 @@ class Pool:
     def _patience(self) -> float:
         return self._settings.pool_timeout_ms / 1000
 
-    def _lane(self) -> Channel | None:
-        """The shared connection that should get the next segment."""
+    def _lane(self, segment: Segment) -> Channel | None:
+        """The shared connection that should get a segment."""
         lanes = self._lanes
-        best = lanes[0] if len(lanes) == 1 else min(lanes, key=_load, default=None)
+        best = min(lanes, key=lambda lane: _load(lane, segment), default=None)
         if best is not None and not best.is_busy:
             return best
         if self._waiters and not self._lent:
             # Whoever waits for a connection of their own gets the first that is done.
             return None
-        is_stalled = best is not None and best.is_stalled(_STALLED)
-        if is_stalled or len(lanes) < self._settings.shared_connections:
+        is_bad = best is not None and (best.is_stalled(_STALLED) or not best.suits(segment))
+        if is_bad or len(lanes) < self._settings.shared_connections:
             if self._free:
                 channel = self._free.pop()
                 lanes.append(channel)
                 return channel
             self._open_one()
+            if is_bad and self._opening:
+                # Soon there is a better one.
+                return None
         if best is not None and best.in_flight < self._most_in_flight:
             return best
         return None
@@ -262,7 +265,7 @@ class Pool:
         while self._queue:
             segment, _ = self._queue[0]
             if not segment.is_abandoned:
-                lane = self._lane()
+                lane = self._lane(segment)
                 if lane is None:
                     break
                 lane.send(segment)
@@ -379,5 +382,5 @@ class Pool:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _load(channel: Channel) -> tuple[bool, int]:
-    return channel.is_stalled(_STALLED), channel.in_flight
+def _load(channel: Channel, segment: Segment) -> tuple[bool, bool, int]:
+    return channel.is_stalled(_STALLED), not channel.suits(segment), channel.in_flight
