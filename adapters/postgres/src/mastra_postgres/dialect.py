@@ -70,7 +70,7 @@ class PostgresDialect(SqlDialect):
             naive_timezone: Zone of the naive time columns.
             scope: What sets the locks of this store's tables apart from those of others.
         """
-        self._compiler = PGDialect(paramstyle="numeric_dollar")
+        self._compiler: Dialect = PGDialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
         self._zone = ZoneInfo(naive_timezone)
         self._is_utc = naive_timezone == "UTC"
         self._zone_literal: ColumnElement[str] = literal_column(f"'{naive_timezone}'")
@@ -180,7 +180,7 @@ class PostgresDialect(SqlDialect):
 
     def raw_bytes(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         # Each write gives a row another xmin, whoever wrote (snapshots.md G8).
-        table: Table = column.table  # type: ignore[attr-defined]  # it is a column of a table
+        table: Table = column.table
         return literal_column(f"{self._named(table)}.xmin::text")
 
     def _named(self, table: Table) -> str:

@@ -377,6 +377,6 @@ def retention_index(table: Table, column: str) -> str:
     """The index of a table that is pruned by this column; named as Node names it."""
     lead = "" if (table.schema or "public") == "public" else f"{table.schema}_"
     twin = true_twin(table.columns[column])
-    compared = column if twin is None else str(twin.key)  # type: ignore[attr-defined]  # a column
+    compared = column if twin is None else str(twin.key)
     name = shortened(f"{lead}{table.name}_retention_idx")
     return f"CREATE INDEX IF NOT EXISTS {quoted(name)} ON {table_name(table)} ({quoted(compared)})"

@@ -365,15 +365,16 @@ class SqlMemory:
         counts = include_total or bool(neighbours)
         if counts:
             steps.append(Step.of(self._sql.messages_count(messages), values))
+        total: int | None
         try:
             rows, *others = await self._run.read(operation, *steps, *neighbours)
         except StorageError as exc:
             if not messages.metadata or not self._host.dialect.is_bad_json(exc):
                 raise
-            found, total, windows = await self._matches_by_hand(
+            found, matches, windows = await self._matches_by_hand(
                 operation, messages, values, wanted, order=order, neighbours=neighbours
             )
-            more = has_more(wanted, total)
+            total, more = matches, has_more(wanted, matches)
         else:
             more = wanted.limit is not None and len(rows) > wanted.limit
             found = await self._read(rows[: wanted.limit])
