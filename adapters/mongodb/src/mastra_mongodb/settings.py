@@ -51,6 +51,8 @@ class MongoSettings(BusOptions):
     watch_poll_ms: int = Field(default=1_000, ge=10, le=60_000)
     #: A topic that nobody writes for so long is forgotten; 0 keeps it. Work queues are kept.
     idle_ttl_ms: int = Field(default=7 * 24 * 3_600_000, ge=0)
+    #: How often what is over is deleted.
+    sweep_interval_ms: int = Field(default=60_000, ge=10)
     #: A lease that expired stays ungrantable to others for so long (L13).
     lock_delay_ms: int = Field(default=0, ge=0, le=86_400_000)
 

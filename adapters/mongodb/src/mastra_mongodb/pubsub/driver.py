@@ -47,7 +47,6 @@ logger = logging.getLogger(__name__)
 _TAIL_ROWS: Final = 1_000
 #: How often everything is looked at where no hint can get lost.
 _VERIFY_S: Final = 10.0
-_SWEEP_S: Final = 60.0
 _TRIES: Final = 100
 
 
@@ -118,7 +117,12 @@ class MongoDriver:
         self._groups = Groups(home)
         self._dead = DeadLetters(home)
         self._opened = home
-        sweeper = Sweeper(home, self._log, self._ids.new("sweeper"))
+        sweeper = Sweeper(
+            home,
+            self._log,
+            self._ids.new("sweeper"),
+            interval_ms=settings.sweep_interval_ms,
+        )
         self._sweeping = asyncio.get_running_loop().create_task(
             self._sweep_forever(sweeper), name="bus-sweep"
         )
@@ -147,7 +151,7 @@ class MongoDriver:
 
     async def _sweep_forever(self, sweeper: Sweeper) -> None:
         while True:
-            await self._clock.sleep(_SWEEP_S)
+            await self._clock.sleep(self._settings.sweep_interval_ms / 1000)
             try:
                 await sweeper.sweep()
             except Exception:

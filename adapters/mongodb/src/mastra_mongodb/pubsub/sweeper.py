@@ -11,7 +11,9 @@ from mastra_mongodb.pubsub.log import Log
 __all__ = ("Sweeper",)
 
 _KEY: Final = "mastra:pubsub:sweeper"
-_TTL_MS: Final = 55_000
+#: The lease of one sweep is over before the next one, by this part of the time between them.
+_TTL_PART: Final = 0.9
+_SHORTEST_TTL_MS: Final = 50
 #: Topics that one sweep forgets at most.
 _AT_ONCE: Final = 100
 _WEEK_MS: Final = 7 * 24 * 3_600_000
@@ -27,16 +29,18 @@ class Sweeper:
         home: The collections.
         log: Ends topics.
         owner: Names this process.
+        interval_ms: Time between two sweeps.
     """
 
-    def __init__(self, home: Home, log: Log, owner: str) -> None:
+    def __init__(self, home: Home, log: Log, owner: str, *, interval_ms: int) -> None:
         self._home = home
         self._log = log
         self._owner = owner
+        self._ttl_ms = max(_SHORTEST_TTL_MS, int(interval_ms * _TTL_PART))
 
     async def sweep(self) -> None:
         """Do it, unless somebody else does."""
-        stages = acquire_stages(self._owner, self._owner, _TTL_MS, lock_delay_ms=0)
+        stages = acquire_stages(self._owner, self._owner, self._ttl_ms, lock_delay_ms=0)
         lease = await self._home.leases().find_one_and_update(
             {"_id": _KEY}, stages, upsert=True, return_document=True
         )

@@ -64,17 +64,18 @@ class GroupReaderLog:
         await ack()
         self.acked.append(event.data)
 
-    def faults(self, accepted: list[int]) -> list[str]:
+    def faults(self, accepted: list[int], *, after_crash: bool = False) -> list[str]:
         """
         What was lost or came again without a reason.
 
-        An ack whose answer was lost may have to be given again; that is no fault.
+        An ack whose answer was lost may have to be given again; that is no fault. After a crash
+        of the store itself even a claim may be forgotten, so that its event begins anew (P5).
         """
         missing = sorted(set(accepted) - set(self.acked))
         faults = [f"{number} was lost." for number in missing]
         seen: set[int] = set()
         for one in self.handled:
-            if one.event in seen and one.attempt <= 1:
+            if one.event in seen and one.attempt <= 1 and not after_crash:
                 faults.append(f"{one.event} came again as attempt {one.attempt}.")
             seen.add(one.event)
         return faults

@@ -47,11 +47,6 @@ class StorageCall:
         domain = self.name.partition(".")[0]
         return frozenset({domain, *([self.capability] if self.capability else [])})
 
-    @property
-    def is_read(self) -> bool:
-        """Whether it changes nothing."""
-        return self.name.partition(".")[2].startswith(("get_", "list_", "load_"))
-
     def __str__(self) -> str:
         return self.name
 
