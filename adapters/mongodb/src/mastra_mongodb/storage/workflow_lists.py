@@ -24,7 +24,13 @@ from mastra_mongodb.schema import OWNER_PATHS, RESOURCE_PATHS, STATE_PATH, THREA
 from mastra_mongodb.storage.host import STORE, Host
 from mastra_mongodb.storage.snapshots import snapshot_from_row
 
-__all__ = ("RunLists", "run_from_row")
+__all__ = (
+    "RunLists",
+    "owned_by",
+    "run_from_row",
+    "suspended_count_stages",
+    "suspended_page_stages",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +124,7 @@ class RunLists:
         branches = [
             {"workflow_name": name, **branch, **_created_between(from_date, to_date)}
             for name in dict.fromkeys(workflow_names)
-            for branch in _owned_by(agent_id, thread_id, resource_id)
+            for branch in owned_by(agent_id, thread_id, resource_id)
         ]
         if not branches:
             return SuspendedRunPage(rows=[], total=0)
@@ -250,7 +256,7 @@ def suspended_count_stages(collection: str, branches: Sequence[Document]) -> lis
     ]
 
 
-def _owned_by(agent_id: str, thread_id: str | None, resource_id: str | None) -> list[Document]:
+def owned_by(agent_id: str, thread_id: str | None, resource_id: str | None) -> list[Document]:
     """
     Conditions that exclude each other and together are the owner rule of snapshots.md 4.4.
 
