@@ -39,7 +39,9 @@ async def migrate(
     if dry_run and sql:
         raise wrong_usage("--dry-run and --sql exclude each other.")
     made = made_roles(url, in_memory=dry_run or sql)
-    parts = {role: part for role, part in made.items() if isinstance(part, MigratableStorage)}
+    parts: dict[Role, MigratableStorage] = {
+        role: part for role, part in made.items() if isinstance(part, MigratableStorage)
+    }
     if not parts:
         raise CapabilityNotSupportedError(
             adapter=made["storage"].name,
