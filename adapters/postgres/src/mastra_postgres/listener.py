@@ -92,6 +92,11 @@ class PostgresDoorbell(LocalDoorbell):
         """Whether notifications reach this process."""
         return self._connection is not None and self._probed.is_set()
 
+    @property
+    def followed_channels(self) -> frozenset[str]:
+        """The channels of what somebody here follows."""
+        return frozenset(self._names)
+
     def open(self) -> None:
         """Start listening, and go on as long as it is open."""
         self._keeping = self._spawn(self._keep_listening(), "postgres-listen")

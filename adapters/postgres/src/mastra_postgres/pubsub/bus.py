@@ -150,6 +150,18 @@ class PostgresPubSub(EventEngine):
         outgoing = self._outgoing(topic, event, dedupe_id)
         await self.driver.append_within(conn, topic, outgoing)
 
+    @property
+    def is_notified(self) -> bool:
+        """Whether notifications reach this process; if not, it looks every 100 ms."""
+        bell = self.driver.bell
+        return bell is not None and bell.is_listening
+
+    @property
+    def followed_channels(self) -> frozenset[str]:
+        """The channels of the server that somebody here follows, leases included."""
+        bell = self.driver.bell
+        return frozenset() if bell is None else bell.followed_channels
+
     def get_lease_provider(self) -> PostgresLease:
         """Leases in the same database."""
         return self._lease

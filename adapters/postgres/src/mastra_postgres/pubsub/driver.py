@@ -96,11 +96,13 @@ class PostgresDriver(SqlBusDriver):
         if opened is not None:
             await opened.aclose()
 
+    @property
+    def bell(self) -> PostgresDoorbell | None:
+        """What carries notifications, from ``open`` to ``close``."""
+        return self._bell if isinstance(self._bell, PostgresDoorbell) else None
+
     def _seconds_to_next_look(self) -> float:
-        bell = self._bell
-        if isinstance(bell, PostgresDoorbell) and bell.is_listening:
-            return _SAFETY
-        return _POLLING
+        return _SAFETY if self.bell is not None and self.bell.is_listening else _POLLING
 
     async def _run(
         self, operation: str, steps: Sequence[Step], *, durably: bool = False
@@ -148,8 +150,8 @@ class PostgresDriver(SqlBusDriver):
         # How safe the transaction is to be is its owner's business.
         values[insert.statement.parameters.index("commit")] = "local"
         await cursor.execute(insert.statement.sql.encode(), values)
-        if isinstance(self._bell, PostgresDoorbell):
-            notify = self._bell.notification(f"t:{self.key(topic)}")
+        if self.bell is not None:
+            notify = self.bell.notification(f"t:{self.key(topic)}")
             await cursor.execute(notify.statement.sql.encode(), notify.values)
 
     # -- claiming --------------------------------------------------------------------------
