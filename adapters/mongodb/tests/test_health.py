@@ -17,11 +17,6 @@ __all__ = ()
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture
 def product() -> str:
     return "mongodb"

@@ -17,11 +17,6 @@ __all__ = ()
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture
 def url(local_server: Callable[[str], Any]) -> str:
     address: str = local_server("redis").url
