@@ -11,17 +11,25 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from mastra_core.agent.agent import Agent
+from mastra_core.agent.background import executor_of_tool
 from mastra_core.agent.processors import PluginProcessors, ProcessorChoices
+from mastra_core.background import (
+    BackgroundTaskManager,
+    BackgroundTaskSettings,
+    ResultWriter,
+)
+from mastra_core.background import settings_from as task_settings_from
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.config import AdapterSection, Settings, load_settings
+from mastra_core.contracts.background import TaskExecutor
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.signal_sink import SignalSink
 from mastra_core.contracts.storage import Storage
-from mastra_core.errors import ConfigError, ModelNotFoundError
+from mastra_core.errors import CapabilityNotSupportedError, ConfigError, ModelNotFoundError
 from mastra_core.notifications import (
     NOTIFICATION_DISPATCH_SCHEDULE_ROW_ID,
     AgentInbox,
@@ -82,6 +90,8 @@ class Mastra:
         agents: The agents that live here.
         plugins: Plugin modules or objects beside those found by entry points.
         notifications: Settings of the inbox dispatcher: see ``NotificationSettings``.
+        background_tasks: True, or settings, to let tool calls run detached from their run; see
+            ``BackgroundTaskSettings``. Off if not given.
         own: Close a store, bus or provider that was handed in, too.
         settings: Settings that are loaded already; read from the usual places otherwise.
         clock: Where time comes from.
@@ -97,6 +107,7 @@ class Mastra:
         agents: Sequence[Agent] | Mapping[str, Agent] = (),
         plugins: Sequence[object] = (),
         notifications: Mapping[str, Any] | None = None,
+        background_tasks: BackgroundTaskSettings | Mapping[str, Any] | bool | None = None,
         own: bool = False,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -121,6 +132,8 @@ class Mastra:
         self._lease_target = lease if lease is not None else self.settings.lease.url
         self._notification_settings = settings_from(notifications)
         self._notifications: NotificationService | None = None
+        self._task_settings = task_settings_from(background_tasks)
+        self._tasks: BackgroundTaskManager | None = None
         self._own = own
         self._stack: AsyncExitStack | None = None
         self._opening = asyncio.Lock()
@@ -249,6 +262,11 @@ class Mastra:
         """The inbox."""
         return self._opened(self._notifications)
 
+    @property
+    def background_tasks(self) -> BackgroundTaskManager | None:
+        """The manager of background tasks; None if they are off, or the store keeps none."""
+        return self._tasks
+
     def _opened(self, value: T | None) -> T:
         if value is None:
             raise ConfigError(
@@ -302,6 +320,11 @@ class Mastra:
                 self._snapshots = AgentSnapshots(opened.storage.workflows, clock=self.clock)
             self._notifications = self._new_inbox(opened)
             stack.push_async_callback(self._close_models)
+            self._tasks = self._new_task_manager(opened)
+            if self._tasks is not None:
+                # Runs end before their tasks, and what tasks end as still reaches storage.
+                stack.push_async_callback(self._tasks.aclose)
+                await self._tasks.start()
             await self.plugins.startup(self)
             stack.push_async_callback(self.plugins.shutdown, self)
             stack.push_async_callback(self._stop_runs)
@@ -328,6 +351,34 @@ class Mastra:
             on_failed=_log_failed,
             announce=self._announce_schedule,
         )
+
+    def _new_task_manager(self, opened: Infrastructure) -> BackgroundTaskManager | None:
+        if not self._task_settings.enabled:
+            return None
+        capabilities = opened.storage.capabilities
+        if "background_tasks" not in capabilities:
+            raise CapabilityNotSupportedError(
+                "The store keeps no background tasks, so they can't be switched on.",
+            )
+        return BackgroundTaskManager(
+            opened.storage.background_tasks,
+            opened.pubsub,
+            opened.lease,
+            results=(
+                ResultWriter(opened.storage.memory, clock=self.clock)
+                if "memory" in capabilities
+                else None
+            ),
+            settings=self._task_settings,
+            clock=self.clock,
+            ids=self.ids,
+            worker_id=self.instance_id,
+            find_executor=self._find_executor,
+        )
+
+    def _find_executor(self, agent_id: str, tool_name: str) -> TaskExecutor | None:
+        agent = self._agents.get(agent_id)
+        return None if agent is None else executor_of_tool(agent, tool_name)
 
     def signal_sink(self, agent_id: str) -> SignalSink | None:
         """Where signals of this agent go; None if it isn't here."""
@@ -384,6 +435,7 @@ class Mastra:
     def _forget_opened(self) -> None:
         self._storage = self._pubsub = self._lease = self._snapshots = None
         self._notifications = None
+        self._tasks = None
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from mastra_core.agent.options import RunOptions, options_from
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
 from mastra_core.agent.tools import tools_by_name
+from mastra_core.agent.until_idle import started
+from mastra_core.background import AgentBackground, agent_background
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.processor import HOOKS
 from mastra_core.contracts.signal_sink import IfActive, IfIdle, SendSignalResult
@@ -27,6 +30,7 @@ from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
     AmbiguousRunError,
     ConfigError,
+    MastraDeprecationWarning,
     ModelNotFoundError,
     RunArgumentError,
     RunNotFoundError,
@@ -45,6 +49,7 @@ from mastra_core.notifications import (
     delivery_policy_from,
 )
 from mastra_core.streaming.output import FullOutput, ModelOutput
+from mastra_core.streaming.until_idle import UntilIdle
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.signals import Signal
 from mastra_core.wire.snapshots import AgentRuns
@@ -84,6 +89,9 @@ class Agent:
             error processors, else not at all (processors.md 5.2).
         retry_hooks: Hooks whose wish for a repeat is heard.
         processor_timeout_ms: How long one hook may take, chunks excepted; no limit by default.
+        background_tasks: Which tools may run detached from their run: ``{"tools": "all"}``,
+            ``{"tools": {"search": True, "report": {"timeout_ms": 60000}}}``,
+            ``{"disabled": True}`` (streaming.md 8.2).
         default_options: Options of every call, unless the call says otherwise.
     """
 
@@ -103,6 +111,7 @@ class Agent:
         max_processor_retries: int | None = None,
         retry_hooks: Collection[str] = RETRY_HOOKS,
         processor_timeout_ms: int | None = None,
+        background_tasks: AgentBackground | Mapping[str, Any] | None = None,
         default_options: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(id, str) or not id:
@@ -136,6 +145,9 @@ class Agent:
         self.max_processor_retries = max_processor_retries
         self.retry_hooks = frozenset(retry_hooks)
         self.processor_timeout_ms = processor_timeout_ms
+        self.background_tasks = agent_background(background_tasks)
+        #: Streams that go on until their thread is idle, by thread and resource.
+        self.spans: dict[tuple[str, str], UntilIdle] = {}
         #: What has been warned of already.
         self.warned: set[str] = set()
         self._model = model
@@ -226,7 +238,27 @@ class Agent:
             MastraError: The run could not be set up; nothing was started.
         """
         chosen = self.options(options)
-        return await RunBuilder(self, chosen).start(messages)
+        builder = RunBuilder(self, chosen)
+        return await started(
+            builder,
+            builder.start(messages),
+            thread_id=chosen.thread_id,
+            resource_id=chosen.resource_id,
+        )
+
+    async def stream_until_idle(
+        self, messages: MessageInput, *, max_idle_ms: int | None = None, **options: Any
+    ) -> ModelOutput:
+        """Deprecated: ``stream(messages, until_idle=...)``."""
+        return await self.stream(messages, **options, until_idle=_until_idle(max_idle_ms))
+
+    async def resume_stream_until_idle(
+        self, resume_data: Any, *, run_id: str, max_idle_ms: int | None = None, **options: Any
+    ) -> ModelOutput:
+        """Deprecated: ``resume_stream(data, run_id=..., until_idle=...)``."""
+        return await self.resume_stream(
+            resume_data, run_id=run_id, **options, until_idle=_until_idle(max_idle_ms)
+        )
 
     async def generate(self, messages: MessageInput, **options: Any) -> FullOutput:
         """
@@ -522,7 +554,12 @@ class Agent:
             is_idempotent=self._is_idempotent,
         )
         try:
-            return await builder.resume(claimed)
+            return await started(
+                builder,
+                builder.resume(claimed),
+                thread_id=claimed.parked.thread_id,
+                resource_id=claimed.parked.resource_id,
+            )
         except BaseException:
             await claimed.claim.release_anyway()
             raise
@@ -631,6 +668,15 @@ class Agent:
         check_ids(thread_id=thread_id)
         check_given_ids(resource_id=resource_id)
         return self._host.threads.active_run_id(resource_id, thread_id)
+
+
+def _until_idle(max_idle_ms: int | None) -> Mapping[str, Any] | bool:
+    warnings.warn(
+        "stream_until_idle is deprecated; say stream(..., until_idle=True).",
+        MastraDeprecationWarning,
+        stacklevel=3,
+    )
+    return True if max_idle_ms is None else {"max_idle_ms": max_idle_ms}
 
 
 def policy_of(agent_id: str, notifications: Mapping[str, Any]) -> DeliveryPolicy:

@@ -157,6 +157,14 @@ def _is_tool_choice(value: Any) -> bool:
     return isinstance(value, str) and value in ("auto", "none", "required")
 
 
+def _is_until_idle(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return isinstance(value, bool)
+    limit, on = value.get("max_idle_ms", 1), value.get("continue_on", "all")
+    return set(value) <= {"max_idle_ms", "continue_on"} and _is_count(limit) and on in _CONTINUE_ON
+
+
+_CONTINUE_ON: Final = ("all", "each")
 _ID: Final[Kind] = ("a text that is not empty, without NUL and half characters", is_id)
 _CURSOR: Final[Kind] = ("a pair of a datetime with a time zone and a run id", _is_cursor)
 _MAPPING: Final[Kind] = ("a mapping", _is_mapping)
@@ -202,6 +210,11 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
         "a boolean or a list of names",
         lambda value: isinstance(value, bool) or _are_texts(value),
     ),
+    "until_idle": (
+        "a boolean, or {'max_idle_ms': ..., 'continue_on': 'all' or 'each'}",
+        _is_until_idle,
+    ),
+    "disable_background_tasks": _BOOL,
     "abort_signal": ("an asyncio.Event", lambda value: callable(getattr(value, "wait", None))),
     "on_chunk": _CALLABLE,
     "on_step_finish": _CALLABLE,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mastra_core.agent.processors import ProcessorChoices
+from mastra_core.background import BackgroundTaskManager
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
@@ -83,6 +84,11 @@ class AgentHost(Protocol):
         """The inbox of the application."""
         ...
 
+    @property
+    def background_tasks(self) -> BackgroundTaskManager | None:
+        """Where calls go that run detached from their run; None if they don't."""
+        ...
+
 
 class LocalHost:
     """The surroundings of a standalone agent: everything in this process, nothing durable."""
@@ -100,6 +106,11 @@ class LocalHost:
         self.notifications = NotificationService(
             self.storage.notifications, clock=self.clock, ids=self.ids
         )
+
+    @property
+    def background_tasks(self) -> BackgroundTaskManager | None:
+        """None: everything runs inline."""
+        return None
 
     @property
     def is_open(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mastra_core.agent.arguments import check_ids
 from mastra_core.agent.options import check_options
 from mastra_core.agent.run import RunBuilder
+from mastra_core.agent.until_idle import started
 from mastra_core.contracts.signal_sink import (
     IfActive,
     IfIdle,
@@ -52,7 +53,13 @@ class AgentTurns:
         """Start a run that these signals open."""
         options = {"thread_id": thread_id, "resource_id": resource_id, **stream_options}
         chosen = self._agent.options({**options, "run_id": run_id})
-        return await RunBuilder(self._agent, chosen).start_with_signals(signals)
+        builder = RunBuilder(self._agent, chosen)
+        return await started(
+            builder,
+            builder.start_with_signals(signals),
+            thread_id=thread_id,
+            resource_id=resource_id,
+        )
 
     async def cancel_parked(self, run_id: str) -> None:
         """End a run that waits for data, without an answer."""

@@ -61,6 +61,11 @@ class RunOptions:
     max_processor_retries: int | None = None
     #: What the run is to end with: a type, or ``{schema, error_strategy?, …}`` (streaming.md 5.7).
     structured_output: Any = None
+    #: Go on as long as background tasks of the thread run: True, or ``{max_idle_ms?,
+    #: continue_on?}`` (streaming.md 9).
+    until_idle: bool | Mapping[str, Any] | None = None
+    #: Every call runs inline, whatever tools and agent say.
+    disable_background_tasks: bool = False
     #: Called before each step, after all input processors; may return a ``StepPatch``.
     prepare_step: Callable[[ProcessorArgs], Any] | None = None
     on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None

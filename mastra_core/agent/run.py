@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mastra_core.agent.background import RunBackgroundTasks
 from mastra_core.agent.memory import AgentMemory
 from mastra_core.agent.options import RunOptions
 from mastra_core.agent.processors import ProcessorChoice, ProcessorChoices
@@ -50,10 +51,22 @@ class RunBuilder:
         self._host = agent.host
         self._options = options
         self._holds_thread = holds_thread and not options.read_only
+        #: Whoever started the run waits for its background tasks.
+        self.waits_elsewhere = False
         self._run_id = options.run_id or self._host.ids.new("run")
         # Before anything is reserved, claimed or written.
         self._tools = self._chosen_tools()
         self._models = agent.resolve_models(options.model)
+
+    @property
+    def agent(self) -> Agent:
+        """Whose run it is."""
+        return self._agent
+
+    @property
+    def options(self) -> RunOptions:
+        """What was said about it."""
+        return self._options
 
     # -- entry points ---------------------------------------------------------------------
 
@@ -336,7 +349,25 @@ class RunBuilder:
                 on_abort=options.on_abort,
             ),
             mastra=getattr(self._host, "application", None),
+            background=self._background(message_list),
         )
+
+    def _background(self, message_list: MessageList) -> RunBackgroundTasks | None:
+        """What the run may hand over; None if nothing, and the loop asks nobody."""
+        manager = self._host.background_tasks
+        if manager is None or self._options.disable_background_tasks:
+            return None
+        background = RunBackgroundTasks(
+            manager=manager,
+            agent_id=self._agent.id,
+            declared=self._agent.background_tasks,
+            tools=self._tools,
+            run_id=self._run_id,
+            thread_id=message_list.thread_id,
+            resource_id=message_list.resource_id,
+            waits_elsewhere=self.waits_elsewhere,
+        )
+        return background if any(map(background.is_eligible, self._tools)) else None
 
     def _signals(self, message_list: MessageList) -> SignalSource:
         thread_id = message_list.thread_id or self._options.thread_id

@@ -10,8 +10,10 @@ from typing import Any, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
+from mastra_core.background.eligibility import policy_from
 from mastra_core.base.json_schema import schema_problems
 from mastra_core.base.jsonjs import sanitize_copy
+from mastra_core.contracts.background import BackgroundPolicy
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
 from mastra_core.errors import ConfigError, ToolInputError, shown
 
@@ -49,6 +51,9 @@ class FunctionTool:
         resume_schema: Type of the data that a suspended call is resumed with.
         idempotent: Running it again with one ``context.idempotency_key`` does no harm, so an
             interrupted call may be repeated (snapshots.md G4).
+        background: True, or ``{default_disposition?, timeout_ms?, max_retries?,
+            wait_timeout_ms?, on_complete?, on_failed?}``: its calls may run detached from their
+            run (streaming.md 8.2).
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class FunctionTool:
         suspend_schema: Schema = None,
         resume_schema: Schema = None,
         idempotent: bool = False,
+        background: BackgroundPolicy | Mapping[str, Any] | bool | None = None,
     ) -> None:
         if not id:
             raise ConfigError("A tool needs an id.")
@@ -69,6 +75,7 @@ class FunctionTool:
         self.description = description
         self.require_approval: RequireApproval = require_approval
         self.idempotent = idempotent
+        self.background = policy_from(background, what=f"background of tool {id!r}")
         self.can_suspend = suspend_schema is not None or resume_schema is not None
         self._input = _schema_of(input_schema)
         self._resume = _schema_of(resume_schema)
@@ -205,6 +212,7 @@ def tool(
     suspend_schema: Schema = None,
     resume_schema: Schema = None,
     idempotent: bool = False,
+    background: BackgroundPolicy | Mapping[str, Any] | bool | None = None,
 ) -> Callable[[Function], FunctionTool]: ...
 
 
@@ -217,6 +225,7 @@ def tool(
     suspend_schema: Schema = None,
     resume_schema: Schema = None,
     idempotent: bool = False,
+    background: BackgroundPolicy | Mapping[str, Any] | bool | None = None,
 ) -> FunctionTool | Callable[[Function], FunctionTool]:
     """
     Make a tool of a function; its parameters become the arguments that the model gives.
@@ -239,6 +248,7 @@ def tool(
             suspend_schema=suspend_schema,
             resume_schema=resume_schema,
             idempotent=idempotent,
+            background=background,
         )
 
     return make if function is None else make(function)

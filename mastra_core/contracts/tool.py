@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from mastra_core.contracts.background import BackgroundContext
+
 __all__ = ("RequireApproval", "Tool", "ToolContext", "ToolWriter")
 
 RequireApproval = bool | Callable[[Any, "ToolContext"], "bool | Awaitable[bool]"]
@@ -51,6 +53,8 @@ class ToolContext:
     abort: asyncio.Event | None = None
     #: The application object; None for a standalone agent.
     mastra: Any = None
+    #: What a body that runs as a background task knows about it; None in a run.
+    background: BackgroundContext | None = None
 
     @property
     def messages(self) -> list[dict[str, Any]]:

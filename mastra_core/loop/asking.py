@@ -153,15 +153,31 @@ def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
     )
     if setup.structured is not None and setup.structured.json_prompt_injection:
         prompt = _with_schema(prompt, setup.structured)
+    tools = offered_tools(
+        segment.step_setup.tools, segment.step_setup.active_tools, setup.background
+    )
+    if setup.background is not None:
+        instruction = setup.background.instruction(tool.name for tool in tools)
+        if instruction is not None:
+            prompt = _with_instruction(prompt, instruction)
     return ModelRequest(
         prompt=prompt,
-        tools=offered_tools(segment.step_setup.tools, segment.step_setup.active_tools),
+        tools=tools,
         tool_choice=patch.tool_choice or "auto",
         response_format=setup.structured.response_format if setup.structured else None,
         settings={k: v for k, v in (patch.model_settings or {}).items() if k != "timeout"},
         provider_options=patch.provider_options or {},
         abort=segment.interrupt.event,
     )
+
+
+def _with_instruction(prompt: list[dict[str, Any]], words: str) -> list[dict[str, Any]]:
+    """The words at the end of the first system message (streaming.md 2.2, step 7)."""
+    first = prompt[0] if prompt else None
+    if first is None or first["role"] != "system" or not isinstance(first.get("content"), str):
+        return [{"role": "system", "content": words}, *prompt]
+    content = f"{first['content']}\n\n{words}" if first["content"] else words
+    return [{**first, "content": content}, *prompt[1:]]
 
 
 def _with_schema(prompt: list[dict[str, Any]], wanted: StructuredOutput) -> list[dict[str, Any]]:

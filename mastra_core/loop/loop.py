@@ -22,6 +22,7 @@ from mastra_core.loop.ending import (
     flat_model,
     give_up,
 )
+from mastra_core.loop.handed_over import LiveTranscript, heal_placeholders, wait_for_tasks
 from mastra_core.loop.interrupt import Interrupt, RunInterrupted
 from mastra_core.loop.model_step import StepCall, StepResult
 from mastra_core.loop.parking import park, restore_tools, result_of_parked, resume_tools
@@ -63,12 +64,19 @@ class AgentLoop:
 
     async def run(self) -> None:
         """Go on until the run ends or is parked; closes the output."""
+        live = LiveTranscript(self._segment)
+        background = self._setup.background
+        if background is not None:
+            background.enter(live)
         try:
             await self._run_to_its_end()
         except asyncio.CancelledError:
             await shielded(give_up(self._segment), deadline=_LAST_SAVE_SECONDS)
             raise
         finally:
+            if background is not None:
+                live.end()
+                background.leave(live)
             self._segment.output.close()
 
     async def _run_to_its_end(self) -> None:
@@ -113,6 +121,7 @@ class AgentLoop:
     async def _start(self) -> None:
         segment, setup = self._segment, self._setup
         segment.started_at = setup.clock.now()
+        await heal_placeholders(segment)
         if setup.processors is not None:
             await setup.processors.process_input(**segment.hook_members())
         await segment.show(
@@ -129,6 +138,7 @@ class AgentLoop:
     async def _resume(self, resume: ResumePoint) -> bool:
         """Go on with the tool calls of the parked step; True if another step follows."""
         segment = self._segment
+        await heal_placeholders(segment)
         result = result_of_parked(resume.parked)
         tools = self._tools(result.calls)
         answers = await restore_tools(segment, resume, tools)
@@ -251,6 +261,7 @@ class AgentLoop:
             segment.step_setup,
             process_result=self._process_result,
             emit=segment.emit,
+            save=segment.save,
             writer=segment.writer,
             calls=calls,
             abort=segment.interrupt.event,
@@ -280,6 +291,8 @@ class AgentLoop:
             open_client_calls=tools.open_client_calls,
             has_output=result.has_output,
         )
+        if await wait_for_tasks(segment, tools):
+            goes_on = True
         if await self._drain():
             # Input that arrived is answered, whatever the model thought (signals.md 9).
             has_rotated = goes_on = True

@@ -7,6 +7,7 @@ people, ``ending`` ends; all of them work on this object.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,9 @@ class RunSegment:
         #: Payload of the last ``step-finish``.
         self.last_finish: dict[str, Any] = {}
         self.is_parked = False
+        #: Tasks of this agent and thread go on in the background.
+        self.has_tasks = False
+        self._saving = asyncio.Lock()
         #: The run as the input-step hooks want it for the step that goes on.
         self.step_setup = setup
         #: How often the step that goes on was repeated, and further steps that repeats have
@@ -168,13 +172,16 @@ class RunSegment:
         }
         if self.record.object is not None:
             output["object"] = self.record.object
-        return {
+        payload: dict[str, Any] = {
             "messageId": self.writer.message_id,
             "stepResult": dict(step_result),
             "metadata": result.metadata,
             "output": output,
             "processorRetryCount": 0,
         }
+        if self.has_tasks:
+            payload["backgroundTaskPending"] = True
+        return payload
 
     # -- processors -----------------------------------------------------------------------
 
@@ -243,13 +250,21 @@ class RunSegment:
         saver = self.setup.saver
         if saver is None:
             return
-        unsaved = self.messages.unsaved() if entries is None else list(entries)
-        if not unsaved:
-            return
-        await self.assert_ours()
-        await saver.save(self.messages.to_messages(unsaved))
-        for entry in unsaved:
-            entry.saved = True
+        # One after the other: the end of a task may be entered while a step is being stored.
+        async with self._saving:
+            unsaved = self.messages.unsaved() if entries is None else list(entries)
+            if not unsaved:
+                return
+            await self.assert_ours()
+            messages = self.messages.to_messages(unsaved)
+            for entry in unsaved:
+                entry.saved = True
+            try:
+                await saver.save(messages)
+            except BaseException:
+                for entry in unsaved:
+                    entry.saved = False
+                raise
 
     async def save_signals(self, signals: Sequence[Signal]) -> None:
         """What a sender was told is accepted must not live in memory alone."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.contracts.background import RunBackground
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
 from mastra_core.processors.runner import RunProcessors
@@ -127,6 +128,8 @@ class RunSetup:
     callbacks: Callbacks = field(default_factory=Callbacks)
     user_turn_first: bool = True
     mastra: Any = None
+    #: What the run may hand over; None if nothing.
+    background: RunBackground | None = None
 
     def warn_once(self, what: str, text: str) -> None:
         """Say something about the agent, the first time that it is so."""

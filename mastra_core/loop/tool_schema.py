@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from mastra_core.contracts.background import BACKGROUND_MEMBER, OVERRIDE_SCHEMA, RunBackground
 from mastra_core.contracts.model import ToolSchema
 from mastra_core.contracts.tool import Tool
 
@@ -11,11 +13,34 @@ __all__ = ("offered_tools",)
 
 
 def offered_tools(
-    tools: Mapping[str, Tool], active_tools: Sequence[str] | None
+    tools: Mapping[str, Tool],
+    active_tools: Sequence[str] | None,
+    background: RunBackground | None = None,
 ) -> tuple[ToolSchema, ...]:
-    """Schemas of the active tools; the registry key is the name that the model sees."""
+    """
+    Schemas of the active tools; the registry key is the name that the model sees.
+
+    The calls of those that may run in the background take one argument more (streaming.md 6.4).
+    """
     return tuple(
-        ToolSchema(name=name, description=tool.description, input_schema=tool.input_json_schema())
+        ToolSchema(
+            name=name,
+            description=tool.description,
+            input_schema=(
+                _with_override(tool.input_json_schema())
+                if background is not None and background.is_eligible(name)
+                else tool.input_json_schema()
+            ),
+        )
         for name, tool in tools.items()
         if active_tools is None or name in active_tools
     )
+
+
+def _with_override(schema: dict[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties") or {}
+    return {
+        "type": "object",
+        **schema,
+        "properties": {BACKGROUND_MEMBER: OVERRIDE_SCHEMA} | properties,
+    }

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async, is_being_cancelled
+from mastra_core.contracts.background import BACKGROUND_MEMBER, TaskPlan, background_override
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
 from mastra_core.errors import (
     ForbiddenError,
@@ -27,7 +28,9 @@ from mastra_core.loop.model_step import StepCall
 from mastra_core.loop.setup import RunSetup
 from mastra_core.loop.tool_writer import RunToolWriter
 from mastra_core.messages.from_output import ResponseWriter
-from mastra_core.wire.chunks import Chunk
+from mastra_core.messages.task_results import apply_start, placeholder
+from mastra_core.wire.chunks import Chunk, agent_chunk
+from mastra_core.wire.tasks import BackgroundTask
 from mastra_core.workflows.agent_snapshot import CallOutcome
 
 __all__ = (
@@ -92,8 +95,12 @@ class ToolStep:
         abort: asyncio.Event,
         transcript: Callable[[], list[dict[str, Any]]],
         process_result: Callable[[StepCall, Any], Awaitable[None]] | None = None,
+        save: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._setup = setup
+        self._save = save
+        #: Tasks of this step that are to be waited for, with the milliseconds.
+        self.awaited: dict[str, int] = {}
         self._process_result = process_result
         self._emit = emit
         self._writer = writer
@@ -240,8 +247,9 @@ class ToolStep:
         )
         context = self._context(call, tool, tool_writer, parked, answer, is_approved=is_approved)
         try:
+            own_args, override = _without_override(call.args, tool)
             # A copy: what a tool does to its arguments must not change what is stored.
-            args = tool.parse_input(sanitize_copy(call.args))
+            args = tool.parse_input(sanitize_copy(own_args))
         except ToolInputError as exc:
             self._settle(index, started, {"result": _invalid_input(exc)})
             return
@@ -252,6 +260,16 @@ class ToolStep:
         # A receipt that can't be written stops the run: the tool must not run untraced.
         await self._receipt(call, answer, {"startedAt": started})
         assert tool.execute is not None
+        plan = None
+        if self._setup.background is not None and (answer is None or is_approved):
+            plan = self._setup.background.plan(call.tool_name, override)
+        if plan is not None:
+            handed_over = await self._hand_over(call, plan, own_args, args, context)
+            if handed_over is not None:
+                tool_writer.close()
+                await self._receipt(call, answer, handed_over)
+                self._settle(index, started, handed_over)
+                return
         try:
             value = await tool.execute(args, context)
             # What can't be stored is a fault of the tool, not the end of the turn; and what
@@ -279,6 +297,43 @@ class ToolStep:
         if is_approved and "result" in output:
             output["approval"] = {"id": call.tool_call_id, "approved": True}
         self._settle(index, started, output)
+
+    async def _hand_over(
+        self, call: StepCall, plan: TaskPlan, own_args: Any, args: Any, context: ToolContext
+    ) -> dict[str, Any] | None:
+        """What stands in for the result of a call that became a task; None: run it inline."""
+        background = self._setup.background
+        assert background is not None
+        output: dict[str, Any] = {}
+
+        def created(task: BackgroundTask) -> None:
+            mark = {"mastra": {"backgroundTask": {"taskId": task.id, "status": "running"}}}
+            output["result"] = placeholder(task.id, call.tool_name)
+            output["providerMetadata"] = mark
+            self._writer.settle_call(
+                call.tool_call_id, part_metadata=mark, state="result", result=output["result"]
+            )
+
+        try:
+            if self._save is not None:
+                # Whoever ends the task, wherever, finds the call in its message.
+                await self._save()
+            task = await background.hand_over(
+                plan, args=own_args, parsed=args, context=context, on_created=created
+            )
+        except MastraError as exc:
+            return {"error": wire_from_error(exc)}
+        if task is None:
+            return None
+        holder = self._writer.message_of(call.tool_call_id)
+        if holder is not None and task.started_at is not None:
+            apply_start(holder.content, task)
+        limit_ms = background.awaited_limit_ms(plan) if plan.disposition == "awaited" else None
+        if limit_ms is not None:
+            self.awaited[task.id] = limit_ms
+        started = {"taskId": task.id, **_named(call)}
+        await self._emit(agent_chunk("background-task-started", self._setup.run_id, started))
+        return output
 
     async def _processed(self, call: StepCall, output: dict[str, Any]) -> dict[str, Any]:
         """
@@ -407,7 +462,7 @@ class ToolStep:
     def apply_results(self) -> None:
         """Write the outcomes of ended calls into the message that holds them."""
         for call, outcome in zip(self.calls, self.outcomes, strict=True):
-            if outcome is None or outcome.is_parked:
+            if outcome is None or outcome.is_parked or _is_handed_over(outcome):
                 continue
             self._writer.settle_call(call.tool_call_id, **_invocation_members(outcome))
 
@@ -419,6 +474,24 @@ class ToolStep:
             for call, outcome in zip(self.calls, self.outcomes, strict=True)
             if outcome is not None and outcome.is_parked
         ]
+
+
+def _is_handed_over(outcome: CallOutcome) -> bool:
+    """Its message was written when it became a task; it may hold the real result by now."""
+    return "providerMetadata" in outcome.output
+
+
+def _without_override(args: Any, tool: Tool) -> tuple[Any, Mapping[str, Any] | None]:
+    """The arguments for the body, and what the model said about running it (decisions.md 37)."""
+    own_args, override = background_override(args)
+    if override is not None and BACKGROUND_MEMBER in _properties(tool):
+        # An argument of the tool's own.
+        return args, None
+    return own_args, override
+
+
+def _properties(tool: Tool) -> Mapping[str, Any]:
+    return tool.input_json_schema().get("properties") or {}
 
 
 def _named(call: StepCall) -> dict[str, Any]:
@@ -480,6 +553,11 @@ def result_chunk(run_id: str, call: StepCall, outcome: CallOutcome) -> Chunk:
     if call.provider_metadata is not None:
         payload["providerMetadata"] = dict(call.provider_metadata)
     output = outcome.output
+    if "providerMetadata" in output:
+        payload["providerMetadata"] = {
+            **payload.get("providerMetadata", {}),
+            **output["providerMetadata"],
+        }
     approval = output.get("approval")
     if "error" in output:
         kind = "tool-error"

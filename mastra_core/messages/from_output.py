@@ -184,11 +184,22 @@ class ResponseWriter:
         part = holder.find_call(tool_call_id) if holder is not None else None
         return None if part is None else part["toolInvocation"]
 
-    def settle_call(self, tool_call_id: str, **members: Any) -> None:
+    def message_of(self, tool_call_id: str) -> ListedMessage | None:
+        """The message that holds this call; None if there is none."""
+        return self._messages.find_call(tool_call_id)
+
+    def settle_call(
+        self,
+        tool_call_id: str,
+        *,
+        part_metadata: Mapping[str, Any] | None = None,
+        **members: Any,
+    ) -> None:
         """
         Change the invocation of a call, wherever its message is.
 
         ``members`` are wire names; the part loses its time stamp, as peers write it.
+        ``part_metadata`` is added to the provider's metadata beside it.
         """
         for streamed in reversed(self._streamed):
             if (streamed.get("toolInvocation") or {}).get("toolCallId") == tool_call_id:
@@ -200,6 +211,8 @@ class ResponseWriter:
         part = holder.find_call(tool_call_id)
         assert part is not None
         part["toolInvocation"] = {**part["toolInvocation"], **members}
+        if part_metadata is not None:
+            part["providerMetadata"] = {**(part.get("providerMetadata") or {}), **part_metadata}
         part.pop("createdAt", None)
         holder.saved = False
 

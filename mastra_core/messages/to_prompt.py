@@ -153,8 +153,8 @@ def _output(part: Mapping[str, Any], invocation: Mapping[str, Any]) -> dict[str,
     match invocation.get("state"):
         case "result":
             mastra = (part.get("providerMetadata") or {}).get("mastra") or {}
-            if "modelOutput" in mastra:
-                shown = mastra["modelOutput"]
+            # Null says that there was one, which fits the result no more.
+            if (shown := mastra.get("modelOutput")) is not None:
                 return dict(shown) if isinstance(shown, Mapping) else _value(shown)
             return _value(invocation.get("result"))
         case "output-error":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from mastra_core.wire.chunks import Chunk
 
@@ -51,7 +51,7 @@ class ChunkBuffer:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    async def read(self) -> AsyncIterator[Chunk]:
+    async def read(self) -> AsyncGenerator[Chunk, None]:
         """Every chunk from the first on, then live ones."""
         position = 0
         while True:

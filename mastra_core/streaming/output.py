@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from mastra_core.errors import wire_from_error
@@ -15,6 +17,7 @@ from mastra_core.streaming.settle import RunRecord
 __all__ = (
     "FullOutput",
     "ModelOutput",
+    "OuterStream",
     "RunStatus",
     "Settled",
 )
@@ -32,6 +35,31 @@ class Settled(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._wait().__await__()
+
+
+@dataclass(slots=True, kw_only=True)
+class OuterStream:
+    """A stream that goes on over further turns (streaming.md 9)."""
+
+    buffer: ChunkBuffer
+    #: The last reader went away before its end.
+    abandon: Callable[[], None]
+    #: Why it ended before its time.
+    failure: BaseException | None = None
+    readers: int = 0
+
+    async def read(self) -> AsyncGenerator[dict[str, Any], None]:
+        """Every chunk of all turns from the first on."""
+        self.readers += 1
+        try:
+            async for chunk in self.buffer.read():
+                yield chunk
+        finally:
+            self.readers -= 1
+            if not self.readers and not self.buffer.is_closed:
+                self.abandon()
+        if self.failure is not None:
+            raise self.failure
 
 
 class ModelOutput:
@@ -67,6 +95,8 @@ class ModelOutput:
         self._was_iterated = False
         self._settled = asyncio.Event()
         self._abort: Callable[[], None] | None = None
+        #: What ``full_stream`` shows instead of this run alone.
+        self._outer: OuterStream | None = None
         #: Structured output as the caller gets it: the value of its type.
         self.parsed: Any = None
         #: The model's answer didn't fit, so the fallback stands in for it.
@@ -107,12 +137,23 @@ class ModelOutput:
         """Has the run not ended or suspended yet?"""
         return self.status == "running"
 
+    def go_on_as(self, outer: OuterStream) -> None:
+        """Show the chunks of further turns, too; everything else stays that of this one."""
+        self._outer = outer
+
+    def abort_run(self) -> None:
+        """Ask this run alone to end."""
+        if self._abort is not None:
+            self._abort()
+
     # -- the caller's side ----------------------------------------------------------------
 
     def abort(self) -> None:
         """Ask the run to end; its stream then ends with ``abort`` and ``finish``."""
-        if self._abort is not None:
-            self._abort()
+        if self._outer is not None and not self._outer.buffer.is_closed:
+            self._outer.abandon()
+        else:
+            self.abort_run()
 
     @property
     def full_stream(self) -> AsyncIterator[dict[str, Any]]:
@@ -121,10 +162,12 @@ class ModelOutput:
 
     async def _full_stream(self) -> AsyncIterator[dict[str, Any]]:
         self._was_iterated = True
-        async for chunk in self.buffer.read():
-            if self._hide_signals and is_hidden(chunk, hide=self._hide_signals):
-                continue
-            yield chunk
+        source = self.buffer.read() if self._outer is None else self._outer.read()
+        async with aclosing(source) as chunks:
+            async for chunk in chunks:
+                if self._hide_signals and is_hidden(chunk, hide=self._hide_signals):
+                    continue
+                yield chunk
 
     @property
     def text_stream(self) -> AsyncIterator[str]:

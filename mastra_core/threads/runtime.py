@@ -381,7 +381,8 @@ class ThreadRuntime:
         self._reserve(record, run_id=run_id, agent_id=agent.id)
         accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._accepted.remember(record.key, signal.id, accepted)
-        options = dict(target.if_idle.stream_options or {})
+        # What a wake starts spans the background tasks that it causes (signals.md 6.2).
+        options = {"until_idle": True, **(target.if_idle.stream_options or {})}
 
         async def wake() -> None:
             try:
