@@ -128,7 +128,7 @@ class ReadJob(Job[list[Rows]]):
 
 
 class ProgramJob(Job[T]):
-    """One transaction; its writes stand behind a savepoint."""
+    """One transaction; if it shares one, its writes stand behind a savepoint."""
 
     __slots__ = ("factory",)
 
@@ -137,12 +137,23 @@ class ProgramJob(Job[T]):
         self.factory = factory
 
     def run(self, session: Session) -> T:
+        return self._run(session, is_alone=False)
+
+    def run_alone(self, session: Session) -> T:
+        """As ``run``, in a transaction that is rolled back if it raises."""
+        return self._run(session, is_alone=True)
+
+    def _run(self, session: Session, *, is_alone: bool) -> T:
         program = self.factory()
         has_savepoint = False
         try:
             steps = next(program)
             while True:
-                if not has_savepoint and any(step.statement.writes for step in steps):
+                if (
+                    not is_alone
+                    and not has_savepoint
+                    and any(step.statement.writes for step in steps)
+                ):
                     session.control("SAVEPOINT mastra_job")
                     has_savepoint = True
                 steps = program.send([session.run(step) for step in steps])
@@ -425,7 +436,7 @@ class Worker:
                     # One statement is a transaction by itself.
                     return (job, job.run(session), None)
                 session.control("BEGIN IMMEDIATE")
-                result = job.run(session)
+                result = job.run_alone(session)
                 session.control("COMMIT")
             finally:
                 self._end_writes(session)
