@@ -241,7 +241,10 @@ async def test_a_killed_server_loses_nothing_that_was_acknowledged(
     own_server: RunningServer,
 ) -> None:
     """Calls during the outage raise or work; afterwards everything works again."""
-    async with RedisStorage(own_server.url, connect_timeout_ms=5_000) as store:
+    # With ``everysec`` a slow disk lets the server answer up to two seconds before it writes.
+    async with configured(own_server, "CONFIG", "SET", "appendfsync", "always"):
+        pass
+    async with RedisStorage(own_server.url, connect_timeout_ms=15_000) as store:
         done: list[int] = []
 
         async def write(number: int) -> None:

@@ -16,6 +16,7 @@ __all__ = (
     "escape_pattern",
     "fence_key",
     "join",
+    "name_in_thread",
     "raw",
     "sibling_key",
     "split",
@@ -39,6 +40,7 @@ def text(value: bytes) -> str:
 
 def join(*parts: str) -> bytes:
     """Several names as one member, which sorts as the tuple of them."""
+    # Almost no name holds a NUL.
     return b"".join([raw(part).replace(b"\x00", _NUL) + _END for part in parts])
 
 
@@ -54,9 +56,12 @@ def escape_pattern(value: bytes) -> bytes:
     return value
 
 
-def _part(value: str) -> bytes:
-    """A name in the middle of a key of ours: without colons, so that no two keys are one."""
-    return raw(value).replace(b"%", b"%25").replace(b":", b"%3A")
+def name_in_thread(thread_id: str, name: str) -> bytes:
+    """The end of a key of ours: the thread without colons, so that no two keys are one."""
+    thread = raw(thread_id)
+    if b"%" in thread or b":" in thread:
+        thread = thread.replace(b"%", b"%25").replace(b":", b"%3A")
+    return thread + b":id:" + raw(name)
 
 
 def sibling_key(key: bytes) -> bytes:
@@ -136,11 +141,11 @@ class Keys:
 
     def notification(self, thread_id: str, notification_id: str) -> bytes:
         """The record of a notification."""
-        return self.notifications + _part(thread_id) + b":id:" + raw(notification_id)
+        return self.notifications + name_in_thread(thread_id, notification_id)
 
     def sidecar(self, thread_id: str, notification_id: str) -> bytes:
         """What we remember beside a notification."""
-        return self.sidecars + _part(thread_id) + b":id:" + raw(notification_id)
+        return self.sidecars + name_in_thread(thread_id, notification_id)
 
     # -- the rest ------------------------------------------------------------------------------
 

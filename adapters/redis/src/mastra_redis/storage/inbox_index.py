@@ -6,7 +6,7 @@ from mastra_core.base.isotime import epoch_ms
 from mastra_core.rules.notification_claims import Sidecar
 from mastra_core.rules.notifications import due_time
 from mastra_core.wire.notifications import CreateNotification, NotificationRecord
-from mastra_redis.keys import Keys, join, raw
+from mastra_redis.keys import Keys, join, name_in_thread, raw
 from mastra_redis.storage.host import Command
 
 __all__ = ("InboxIndex",)
@@ -38,6 +38,8 @@ class InboxIndex:
 
     def scopes(self, item: NotificationRecord | CreateNotification) -> list[bytes]:
         """Where a record with keys is found; one place per key."""
+        if not item.dedupe_key and not item.coalesce_key:
+            return []
         scope = join(
             item.thread_id,
             item.source,
@@ -50,8 +52,7 @@ class InboxIndex:
 
     def name_of(self, record: NotificationRecord) -> bytes:
         """The end of the record's key, and of its sidecar's."""
-        key = self._keys.notification(record.thread_id, record.id)
-        return key[len(self._keys.notifications) :]
+        return name_in_thread(record.thread_id, record.id)
 
     def put(
         self,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeVar
 
+from mastra_core.base import jsonjs
 from mastra_core.base.isotime import epoch_ms
 from mastra_core.contracts.storage.notifications import ClaimRef, NotificationClaim
 from mastra_core.errors import StorageArgumentError
@@ -403,10 +404,23 @@ class ClaimStore:
         elif not old_sidecar.is_empty:
             commands.append(("DEL", sidecar_key))
         commands += self._index.put(old_record, record, old_sidecar, sidecar)
-        return Outcome(self._record(record_text), commands, (record_text, sidecar_text))
+        return Outcome(_as_read(record), commands, (record_text, sidecar_text))
 
 
 def _check_claim(owner: str, limit: int, visibility_ms: int) -> None:
     check_text(owner, "owner")
     check_limit(limit)
     check_limit(visibility_ms, "visibility_ms")
+
+
+def _as_read(record: NotificationRecord) -> NotificationRecord:
+    """A written record as it will be read: JSON values of its own."""
+    own = {
+        name: jsonjs.sanitize_copy(value)
+        for name in _JSON
+        if (value := getattr(record, name)) is not None
+    }
+    return record.replace(**own) if own else record
+
+
+_JSON: Final = ("payload", "attributes", "metadata")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from mastra_core.base import jsonjs
@@ -33,6 +34,7 @@ __all__ = (
 )
 
 
+@lru_cache(maxsize=1_024)
 def token(value: str | None) -> bytes:
     """A text as JSON, in which there is no line break; empty for none."""
     return jsonjs.encode_bytes(value) if value else b""

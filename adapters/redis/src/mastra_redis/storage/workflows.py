@@ -388,8 +388,7 @@ class RedisWorkflows(RunLists, ResumeStore):
         """What ``run_write`` wants to know of one row; raises before anything is changed."""
         rules.check_key(workflow_name, run_id)
         encoded = rules.encode_snapshot(snapshot, run_id=run_id, max_bytes=self._max_bytes)
-        document = snapshot if jsonjs.is_plain(snapshot) else jsonjs.decode(encoded)
-        words = words_of(document)
+        words = words_of(_plain(snapshot, encoded))
         name, run = token(workflow_name), token(run_id)
         head = b'{"namespace":"workflows","workflow_name":' + name + b',"run_id":' + run
         resource = b"" if not resource_id else b',"resourceId":' + token(resource_id)
@@ -481,3 +480,13 @@ def _text(value: bytes | None) -> str | None:
     """The text of a JSON token of a script; None for none."""
     found = jsonjs.decode(value) if value else None
     return found if isinstance(found, str) else None
+
+
+def _plain(snapshot: Mapping[str, Any], encoded: bytes) -> Mapping[str, Any]:
+    """The document in plain values, as far as the index looks into it."""
+    status = snapshot.get("status")
+    looks_deep = rules.CLAIM in snapshot or status == "suspended" or type(status) is not str
+    if looks_deep and not jsonjs.is_plain(snapshot):
+        plain: dict[str, Any] = jsonjs.decode(encoded)
+        return plain
+    return snapshot
