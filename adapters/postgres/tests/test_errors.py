@@ -26,6 +26,7 @@ from mastra_core.wire.notifications import CreateNotification
 from mastra_core.wire.threads import Thread
 from mastra_postgres import PostgresStorage
 from mastra_postgres.connect import check_server
+from mastra_postgres.migrate import plain
 from mastra_sql.executor import Step
 
 pytestmark = pytest.mark.anyio
@@ -409,3 +410,52 @@ async def test_a_frozen_server_ends_a_call_in_time(
             own_server.resume()
         async with asyncio.timeout(15):
             assert await store.memory.get_thread_by_id("t") is not None
+
+
+# -- poolers ----------------------------------------------------------------------------------
+
+_FORGET = Step(plain("DEALLOCATE ALL", writes=True))
+
+
+@pytest.mark.parametrize("prepared", ["auto", "on", "off"])
+async def test_lost_prepared_statements_are_no_error(
+    url: str, context: AdapterContext, prepared: Any
+) -> None:
+    """As behind a pooler that gives each transaction another connection."""
+    async with PostgresStorage(url, context, prepared_statements=prepared) as store:
+        executor: Any = store._door
+        for n in range(5):
+            await executor.write("forget", _FORGET)
+            await store.memory.save_thread(thread(f"t{n}"))
+            await executor.write("forget", _FORGET)
+            await store.memory.update_thread(f"t{n}", title="x")
+            await executor.write("forget", _FORGET)
+            page = await store.memory.list_threads(resource_id="u")
+        gathered = await asyncio.gather(
+            *(store.memory.get_thread_by_id(f"t{n}") for n in range(5)),
+            *(executor.write("forget", _FORGET) for _ in range(5)),
+            *(store.memory.get_thread_by_id(f"t{n}") for n in range(5)),
+        )
+
+    assert ["x"] * 5 == [found.title for found in page.threads]
+    assert None not in gathered
+    assert 5 == page.total
+
+
+async def test_no_setting_of_the_session_is_changed(
+    url: str, query: Query, context: AdapterContext
+) -> None:
+    """Whoever gets the connection next from a pooler finds it as it was."""
+    query(f"ALTER DATABASE {url.rpartition('/')[2]} SET timezone = 'Asia/Tokyo'")
+    query(f"ALTER DATABASE {url.rpartition('/')[2]} SET datestyle = 'SQL, DMY'")
+    async with PostgresStorage(url, context) as store:
+        await store.memory.save_thread(thread())
+        found = await store.memory.get_thread_by_id("t")
+        [rows] = await store._door.read(
+            "look",
+            Step(plain("SELECT name, setting FROM pg_settings WHERE source = 'session'")),
+        )
+
+    assert found is not None
+    assert NOW == found.created_at
+    assert [] == [name for name, _ in rows if name != "transaction_isolation"]

@@ -287,12 +287,18 @@ def _driver_fault(exc: psycopg.Error, operation: str, place: str) -> Fault:
     )
 
 
+_UNDONE: Final = (
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.DeadlockDetected,
+    # The first error was about preparing a statement that is prepared already.
+    psycopg.errors.InFailedSqlTransaction,
+    StrayCancelError,
+)
+
+
 def is_rolled_back(exc: BaseException) -> bool:
-    """Whether the server undid the transaction for the sake of others: repeating is right."""
-    return isinstance(
-        exc,
-        psycopg.errors.SerializationFailure | psycopg.errors.DeadlockDetected | StrayCancelError,
-    )
+    """Whether the server undid the transaction for no fault of its own: repeating is right."""
+    return isinstance(exc, _UNDONE)
 
 
 def is_lost_statement(exc: BaseException) -> bool:
