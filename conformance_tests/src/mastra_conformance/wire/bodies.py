@@ -60,6 +60,7 @@ def tool_from_data(
         require_approval=bool(data.get("requireApproval", False)),
         suspend_schema=json_schema(data.get("suspendSchema")),
         resume_schema=json_schema(data.get("resumeSchema")),
+        background=data.get("background"),
     )
 
 
@@ -79,6 +80,8 @@ async def _run(operations: Operations, args: Any, context: ToolContext, gates: G
                 await context.writer.custom(value)
             case "gate":
                 await gates.wait(value)
+            case "sleep":
+                await asyncio.sleep(value / 1000)
             case "suspend":
                 await context.suspend(value)
                 return None

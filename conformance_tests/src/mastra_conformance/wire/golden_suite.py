@@ -26,6 +26,8 @@ _PROVEN: Final[Mapping[str, tuple[pytest.MarkDecorator, ...]]] = {
     "approval-05-suspend-resume": (case("snapshots", 49), case("streaming", 23)),
     "approval-11-list-filters": (case("snapshots", 58), case("streaming", 62)),
     "approval-20-parked-message": (case("streaming", 18),),
+    "background-01-deferred": (case("streaming", 39, 40),),
+    "background-02-until-idle": (case("streaming", 48),),
     "notification-06-active-medium": (case("notifications", 58),),
     "notification-08-active-urgent": (case("notifications", 56),),
     "notification-09-dedupe-and-coalesce": (case("notifications", 6, 7, 10, 12, 14, 15),),
@@ -63,7 +65,7 @@ class GoldenSceneSuite(Suite):
     tier = 3
     capabilities = (
         *("memory", "workflows", "workflows.claim_resume", "workflows.fenced_writes"),
-        *("notifications", "notifications.claims"),
+        *("notifications", "notifications.claims", "background_tasks"),
     )
 
     @pytest.fixture

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mastra_core.base.naming import to_snake
 from mastra_core.contracts.storage import Storage
 from mastra_core.wire.messages import FILLER_TYPE, Message
 from mastra_core.wire.snapshots import WorkflowRun
+from mastra_core.wire.tasks import BackgroundTask
 
 __all__ = ("stored_rows",)
 
@@ -28,7 +30,7 @@ _IDENTITY = (
 
 
 async def stored_rows(store: Storage, *, thread_ids: Iterable[str]) -> dict[str, Any]:
-    """Messages, threads, notifications and snapshots, as the recordings list them."""
+    """Messages, threads, notifications, snapshots and tasks, as the recordings list them."""
     threads = (await store.memory.list_threads(per_page=False)).threads
     messages, notifications = [], []
     # A row may lie in a thread that was never made.
@@ -37,6 +39,7 @@ async def stored_rows(store: Storage, *, thread_ids: Iterable[str]) -> dict[str,
         messages += page.messages
         notifications += await store.notifications.list_notifications(thread_id)
     runs = (await store.workflows.list_workflow_runs()).runs
+    tasks = (await store.background_tasks.list_tasks()).tasks
     return {
         "messages": [
             _message_row(message) for message in sorted(messages, key=lambda m: m.created_at)
@@ -52,6 +55,15 @@ async def stored_rows(store: Storage, *, thread_ids: Iterable[str]) -> dict[str,
             _snapshot_row(run)
             for run in sorted(runs, key=lambda r: (r.created_at, r.workflow_name))
         ],
+        "backgroundTasks": [_task_row(task) for task in tasks],
+    }
+
+
+def _task_row(task: BackgroundTask) -> dict[str, Any]:
+    """Times stand under camelCase names, unlike all other columns (streaming.md 8.10)."""
+    return {
+        name if name.endswith("At") else to_snake(name): member
+        for name, member in task.to_wire().items()
     }
 
 

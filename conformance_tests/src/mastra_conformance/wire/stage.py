@@ -37,7 +37,7 @@ NOTHING: Final = object()
 _TURNS: Final = 20
 _KNOWN_MEMBERS: Final = {
     *("name", "tools", "memory", "notifications", "maxProcessorRetries"),
-    *("inputProcessors", "outputProcessors", "errorProcessors"),
+    *("inputProcessors", "outputProcessors", "errorProcessors", "backgroundTasks"),
 }
 
 
@@ -120,6 +120,7 @@ async def open_stage(scene: Scene, store: Storage, clock: Clock) -> AsyncIterato
         agents=list(agents.values()),
         settings=Settings(),
         notifications={"enabled": False},
+        background_tasks=scene.setup.get("mastra", {}).get("backgroundTasks"),
         clock=clock,
         ids=UuidIds(),
     ) as mastra:
@@ -199,6 +200,7 @@ def _agent(name: str, data: Mapping[str, Any], model: ScriptedModel, props: _Pro
         output_processors=_processors(data, "outputProcessors", props.journal),
         error_processors=_processors(data, "errorProcessors", props.journal),
         max_processor_retries=data.get("maxProcessorRetries"),
+        background_tasks=data.get("backgroundTasks"),
     )
 
 

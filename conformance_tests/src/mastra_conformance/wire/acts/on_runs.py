@@ -77,6 +77,13 @@ async def _list_suspended(stage: Stage, action: Mapping[str, Any]) -> Any:
     return plain(await stage.agent(action).list_suspended_runs(**options))
 
 
+async def _background_tasks(stage: Stage, action: Mapping[str, Any]) -> Any:
+    manager = stage.mastra.background_tasks
+    assert manager is not None
+    found = await manager.list_tasks(**snake_members(action.get("options", {})))
+    return {"tasks": [task.to_wire() for task in found.tasks], "total": found.total}
+
+
 async def _tool_approval(stage: Stage, action: Mapping[str, Any]) -> Any:
     options = snake_members(action.get("options", {}))
     return await stage.agent(action).send_tool_approval(
@@ -90,5 +97,6 @@ ACTS: Final[Mapping[str, Callable[[Stage, Mapping[str, Any]], Awaitable[Any]]]] 
         "abortSignal": _abort_signal,
         "listSuspended": _list_suspended,
         "toolApproval": _tool_approval,
+        "bgTasks": _background_tasks,
     }
 )

@@ -124,6 +124,8 @@ ACTS: Final[Mapping[str, Callable[[Stage, Mapping[str, Any]], Awaitable[Any]]]] 
         "subscribe": _subscribe,
         "send": _send,
         "settle": _settle,
+        # The recordings slept until something was over; here that can be seen.
+        "sleep": _settle,
         "awaitGate": _await_gate,
         "open": _open,
         "abortThread": _abort_thread,
