@@ -125,7 +125,10 @@ def is_transient(exc: BaseException) -> bool:
 
 def requests() -> int:
     """How often the running task was asked to stop."""
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # nothing runs
+        return 0
     return task.cancelling() if task is not None else 0
 
 

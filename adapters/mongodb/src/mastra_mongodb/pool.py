@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+import pymongo
 from bson import CodecOptions
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -121,10 +122,13 @@ class MongoPool:
             waitQueueTimeoutMS=settings.request_timeout_ms,
             event_listeners=[self.connections],
         )
+        # Within its time for a call the driver looks for a server again and again.
+        patience_ms = min(settings.connect_timeout_ms, settings.request_timeout_ms)
         try:
-            hello, build = await asyncio.gather(
-                self._client.admin.command("hello"), self._client.admin.command("buildInfo")
-            )
+            with pymongo.timeout(patience_ms / 1000):
+                hello, build = await asyncio.gather(
+                    self._client.admin.command("hello"), self._client.admin.command("buildInfo")
+                )
         except BaseException:
             await self.close()
             raise

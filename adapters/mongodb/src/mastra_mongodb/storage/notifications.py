@@ -207,17 +207,24 @@ class MongoNotifications(ClaimStore):
 
     async def _take_mutex(self, mutex: str, holder: str) -> bool:
         """Take it if it is free, or its holder died with it, by the server's clock."""
-        free = {"$or": [{"holder": None}, {"$expr": {"$lte": ["$until", "$$NOW"]}}]}
+        is_free = {
+            "$or": [
+                {"$eq": [{"$ifNull": ["$holder", None]}, None]},
+                {"$lte": ["$until", "$$NOW"]},
+            ]
+        }
         until = {"$add": ["$$NOW", _MUTEX_MS]}
+        taken = {"_id": "$_id", "holder": {"$literal": holder}, "until": until, "at": "$$NOW"}
         try:
-            await self._host.relaxed(MUTEXES).update_one(
-                {"_id": mutex, **free},
-                [{"$set": {"holder": {"$literal": holder}, "until": until, "at": "$$NOW"}}],
+            document = await self._host.relaxed(MUTEXES).find_one_and_update(
+                {"_id": mutex},
+                [{"$replaceWith": {"$cond": [is_free, taken, "$$ROOT"]}}],
                 upsert=True,
+                return_document=ReturnDocument.AFTER,
             )
         except DuplicateKeyError:
             return False
-        return True
+        return document is not None and document["holder"] == holder
 
     async def _merge(self, draft: _Draft, session: Session | None) -> NotificationRecord | None:
         """Merge into the pending record with the key, if there is one."""
