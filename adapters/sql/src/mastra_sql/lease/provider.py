@@ -204,7 +204,7 @@ class SqlLease(ABC):
         grant = self._granted(rows, ttl_ms)
         if to_owner != from_owner:
             self._forget(key, from_owner)
-        if to_holder == self._holder:
+        if to_holder is not None and to_holder == self._holder:
             self._hold(key, to_owner, to_holder, grant, asked_at + ttl_ms / 1000)
         self._ring(key)
         return grant
