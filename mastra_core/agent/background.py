@@ -76,7 +76,7 @@ class RunBackgroundTasks:
         args: Any,
         parsed: Any,
         context: ToolContext,
-        on_created: Callable[[BackgroundTask], None],
+        on_created: Callable[[BackgroundTask], Awaitable[None]],
     ) -> BackgroundTask | None:
         """Make the call a task; None if it is to run inline."""
         tool = self.tools[context.tool_name]

@@ -212,7 +212,7 @@ class BackgroundTaskManager:
         thread_id: str | None = None,
         resource_id: str | None = None,
         executor: TaskExecutor | None = None,
-        on_created: Callable[[BackgroundTask], None] = lambda _task: None,
+        on_created: Callable[[BackgroundTask], Awaitable[None]] | None = None,
     ) -> BackgroundTask | None:
         """
         Make a task of a tool call; when this returns it is recorded and runs, or waits.
@@ -264,7 +264,13 @@ class BackgroundTaskManager:
                 self._places.give_back(agent_id)
             await shielded(lease.release(), _LAST_WRITES)
             raise
-        on_created(task)
+        if on_created is not None:
+            try:
+                await on_created(task)
+            except BaseException:
+                # Nobody will ever ask for it.
+                await shielded(self._forget(task, lease, has_place=has_place), _LAST_WRITES)
+                raise
         if not runs_here or executor is None:
             await self._publish(DISPATCH_TOPIC, command("task.dispatch", task))
             return task
@@ -281,6 +287,13 @@ class BackgroundTaskManager:
             self._queue.append(job)
             return task
         return await self._start_now(job)
+
+    async def _forget(self, task: BackgroundTask, lease: HeldLease, *, has_place: bool) -> None:
+        if has_place:
+            self._places.give_back(task.agent_id)
+        ending = {"status": "cancelled", "completed_at": self.clock.now()}
+        await self.store.update_task(task.id, ending, expected_status="pending")
+        await lease.release()
 
     def _new_lease(self, task_id: str) -> HeldLease:
         return HeldLease(

@@ -147,7 +147,7 @@ class RunBackground(Protocol):
         args: Any,
         parsed: Any,
         context: Any,
-        on_created: Callable[[BackgroundTask], None],
+        on_created: Callable[[BackgroundTask], Awaitable[None]],
     ) -> BackgroundTask | None:
         """
         Make the call a task.

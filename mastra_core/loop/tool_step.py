@@ -306,13 +306,15 @@ class ToolStep:
         assert background is not None
         output: dict[str, Any] = {}
 
-        def created(task: BackgroundTask) -> None:
+        async def created(task: BackgroundTask) -> None:
             mark = {"mastra": {"backgroundTask": {"taskId": task.id, "status": "running"}}}
             output["result"] = placeholder(task.id, call.tool_name)
             output["providerMetadata"] = mark
             self._writer.settle_call(
                 call.tool_call_id, part_metadata=mark, state="result", result=output["result"]
             )
+            started = {"taskId": task.id, **_named(call)}
+            await self._emit(agent_chunk("background-task-started", self._setup.run_id, started))
 
         try:
             if self._save is not None:
@@ -321,6 +323,8 @@ class ToolStep:
             task = await background.hand_over(
                 plan, args=own_args, parsed=args, context=context, on_created=created
             )
+        except TripwireError:
+            raise
         except MastraError as exc:
             return {"error": wire_from_error(exc)}
         if task is None:
@@ -331,8 +335,6 @@ class ToolStep:
         limit_ms = background.awaited_limit_ms(plan) if plan.disposition == "awaited" else None
         if limit_ms is not None:
             self.awaited[task.id] = limit_ms
-        started = {"taskId": task.id, **_named(call)}
-        await self._emit(agent_chunk("background-task-started", self._setup.run_id, started))
         return output
 
     async def _processed(self, call: StepCall, output: dict[str, Any]) -> dict[str, Any]:
