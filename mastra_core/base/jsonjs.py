@@ -49,6 +49,7 @@ __all__ = (
     "json_path",
     "json_paths_by_size",
     "sanitize_copy",
+    "twin",
 )
 
 #: Containers inside containers; deeper values are refused (snapshots.md G13).
@@ -58,6 +59,7 @@ MAX_DEPTH: Final = 100
 _FIXED: Final = frozenset({bool, NoneType})
 #: Python refuses to print integers of many digits; the limit is at least 640 digits.
 _HUGE: Final = 10**640
+_LOWEST: Final = -_HUGE
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 #: Between these, a fraction is laid out alike by both writers.
 _SMALLEST_ALIKE: Final = 1e-5
@@ -164,6 +166,20 @@ def sanitize_copy(value: Any, *, lenient: bool = False, path_prefix: str = "$") 
         return _Plainer(lenient=lenient, path_prefix=path_prefix).plain(value)
 
 
+def twin(value: Any) -> Any:
+    """A deep copy of what is plain already, because it was decoded or is such a copy."""
+    kind = type(value)
+    if kind is dict:
+        copied = value.copy()
+        for key, item in value.items():
+            if type(item) is dict or type(item) is list:
+                copied[key] = twin(item)
+        return copied
+    if kind is list:
+        return [twin(item) if type(item) is dict or type(item) is list else item for item in value]
+    return value
+
+
 class _NotPlainError(Exception):
     """The value needs the long way."""
 
@@ -215,6 +231,7 @@ def is_plain(value: Any) -> bool:
     """
     kind = type(value)
     containers = [value] if kind is dict or kind is list else [[value]]
+    lowest, highest = _LOWEST, _HUGE
     for _ in range(MAX_DEPTH):
         # All items of a level in one call into C. The collector visits the keys of a dict only
         # if some of them may be no exact str, and then it visits more than there are items.
@@ -232,7 +249,7 @@ def is_plain(value: Any) -> bool:
             if kind is dict or kind is list:
                 containers.append(item)
             elif kind is int:
-                if not -_HUGE < item < _HUGE:
+                if not lowest < item < highest:
                     return False
             elif kind is float:
                 if not _is_alike(item):

@@ -21,6 +21,8 @@ R = TypeVar("R")
 #: Units of work in one round; a usual call is one, of some 40 µs. A number and not a time, so
 #: that the order of calls depends on nothing but the calls.
 _AT_ONCE: Final = 32
+#: So few calls aren't worth a look at when the round ends, which takes the loop a round.
+_FEW: Final = 8
 
 BYTES_OF_A_UNIT: Final = 16_384
 """So much JSON is written or read in the time of one unit."""
@@ -41,7 +43,7 @@ class Pace:
         rounds = self._rounds
         if rounds is None or rounds.loop is not loop:
             rounds = self._rounds = _Rounds(loop)
-        if rounds.calls and (rounds.waiting or rounds.units >= _AT_ONCE):
+        if rounds.is_watched and (rounds.waiting or rounds.units >= _AT_ONCE):
             turn = loop.create_future()
             rounds.waiting.append(turn)
             await turn
@@ -57,35 +59,41 @@ class Pace:
 class _Rounds:
     """The rounds of one event loop."""
 
-    __slots__ = ("calls", "loop", "units", "waiting")
+    __slots__ = ("calls", "is_watched", "loop", "units", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         #: Calls whose turn comes in a later round.
         self.waiting: deque[asyncio.Future[None]] = deque()
-        #: How many calls there were in this round, and how much work.
+        #: How many calls there were in this round, or in some with a few calls, and how much
+        #: work.
         self.calls = self.units = 0
+        #: Whether ``_end`` is called when the next round comes.
+        self.is_watched = False
 
     def count(self, calls: int) -> None:
         """So many more in this round."""
-        if self.calls == 0:
-            self.units = 0
-            self.loop.call_soon(self._end)
         self.calls += calls
         self.units += calls
+        if self.calls >= _FEW and not self.is_watched:
+            self.is_watched = True
+            self.loop.call_soon(self._end)
 
     def _end(self) -> None:
         """The next round has come; those whose turn it is go on in it."""
         # As heavy as the calls of this round will be those of the next.
         wanted = max(1, _AT_ONCE * self.calls // max(self.units, 1))
-        self.calls = woken = 0
+        self.calls = self.units = woken = 0
+        self.is_watched = False
         while self.waiting and woken < wanted:
             turn = self.waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 woken += 1
-        if woken:
-            self.count(woken)
+        if self.waiting:
+            self.is_watched = True
+            self.loop.call_soon(self._end)
+        self.count(woken)
 
 
 async def in_turns(

@@ -60,6 +60,8 @@ STATUS_TIMESTAMPS: Final[Mapping[str, str]] = {
 """Which timestamp a status sets; ``pending`` and ``failed`` set none (notifications.md 2)."""
 
 _ATTRIBUTE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: Members of an event that nothing can be stored without.
+_NEEDED: Final = ("thread_id", "source", "kind")
 #: Members of a patch that replace the stored value as they are.
 _REPLACED: Final = (
     "summary",
@@ -88,15 +90,16 @@ def check_create(notification: CreateNotification) -> None:
         StorageArgumentError: An id, source or kind is empty, the priority is unknown, an
             attribute can't be rendered, or there are members that no store has a place for.
     """
-    check_text(notification.thread_id, "thread_id")
-    check_text(notification.source, "source")
-    check_text(notification.kind, "kind")
-    if notification.id is not None:
-        check_text(notification.id, "id")
-    if notification.priority is not None:
-        check_choice(notification.priority, "priority", PRIORITIES)
-    _check_attributes(notification.attributes)
-    _check_no_extra(notification.model_extra)
+    given = notification.__dict__
+    for name in _NEEDED if given["id"] is None else ("id", *_NEEDED):
+        value = given[name]
+        if type(value) is not str or not value:
+            check_text(value, name)
+    priority = given["priority"]
+    if priority is not None and priority not in PRIORITIES:
+        check_choice(priority, "priority", PRIORITIES)
+    _check_attributes(given["attributes"])
+    _check_no_extra(notification.__pydantic_extra__)
 
 
 def check_patch(patch: NotificationPatch) -> None:
@@ -156,7 +159,9 @@ def check_status(status: object) -> str:
 
 
 def _check_attributes(attributes: Mapping[str, Any] | None) -> None:
-    for name, value in (attributes or {}).items():
+    if not attributes:
+        return
+    for name, value in attributes.items():
         if not isinstance(name, str) or not _ATTRIBUTE_NAME.fullmatch(name):
             # The text is contract (notifications.md 5.3 rule 4).
             raise StorageArgumentError(f"Invalid signal XML attribute name: {name}")

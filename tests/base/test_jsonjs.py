@@ -33,6 +33,7 @@ from mastra_core.base.jsonjs import (
     json_path,
     json_paths_by_size,
     sanitize_copy,
+    twin,
 )
 from mastra_core.base.jsvalues import join_surrogates, js_number, js_string, quote
 from mastra_core.base.unset import UNSET
@@ -475,6 +476,22 @@ def test_copies_share_nothing() -> None:
         copied = sanitize_copy(value)
         copied["a"]["list"].append(2)
         assert copied["b"]["list"] == part["list"] == [1]
+
+
+def test_a_twin_is_equal_and_shares_nothing() -> None:
+    """Of anything that was decoded, whatever its numbers look like."""
+    part = {"list": [[1], {"x": 1.5}]}
+    value = decode('{"a":[{"b":[1.0,1e300,null,"\\ud83d"]},[],{}],"c":{"d":true}}')
+    value["shared"] = [part, part]
+
+    copied = twin(value)
+
+    assert value == copied
+    copied["a"][0]["b"].append(2)
+    copied["shared"][0]["list"][1]["x"] = 2
+    assert [1.0, 1e300, None, "\ud83d"] == value["a"][0]["b"]
+    assert part == copied["shared"][1] == {"list": [[1], {"x": 1.5}]}
+    assert [twin(each) for each in ("x", None, 1)] == ["x", None, 1]
 
 
 @pytest.mark.parametrize(

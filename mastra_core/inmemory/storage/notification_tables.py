@@ -158,8 +158,11 @@ class NotificationTables(Tables):
 
     def match(self, notification: CreateNotification) -> NotificationRecord | None:
         """The pending record that the event goes into (notifications.md 3.2)."""
+        scopes = _scopes(notification)
+        if not scopes:
+            return None
         found: set[Key] = set()
-        for scope in _scopes(notification):
+        for scope in scopes:
             found |= self._keyed.get(scope, set())
         return min((self.records[key] for key in found), key=merge_choice_key, default=None)
 

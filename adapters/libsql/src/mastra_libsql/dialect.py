@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -84,6 +84,17 @@ class SqliteDialect(SqlDialect):
             return parse_iso(value)
         except (TypeError, ValueError) as exc:
             raise WireDecodeError(f"{value!r} is not a stored time.") from exc
+
+    def times_from(self, values: Sequence[Any]) -> list[datetime]:
+        try:
+            # As above, in one go: of this length, with a zone, and that is what Z says.
+            if set(map(len, values)) <= {_ISO_LENGTH}:
+                moments = list(map(datetime.fromisoformat, values))
+                if all(moment.tzinfo is UTC for moment in moments):
+                    return moments
+        except (TypeError, ValueError):
+            pass
+        return [self.time_from(value) for value in values]
 
     def list_value(self, items: Sequence[str]) -> str:
         return encode(list(items))

@@ -48,6 +48,15 @@ class SqlDialect(ABC):
     def time_from(self, value: Any) -> datetime:
         """The aware UTC instant of a stored value."""
 
+    def times_from(self, values: Sequence[Any]) -> list[datetime]:
+        """
+        The instants of many stored values.
+
+        Raises:
+            WireDecodeError: One of them is no time.
+        """
+        return [self.time_from(value) for value in values]
+
     @abstractmethod
     def list_value(self, items: Sequence[str]) -> Any:
         """A list of any length as one parameter, for ``one_of``."""

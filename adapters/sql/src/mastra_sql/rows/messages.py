@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from mastra_core.base.jsonjs import decode, encode, encode_each
@@ -38,25 +39,23 @@ class MessageCodec:
 
     def messages(self, rows: Sequence[Row]) -> list[Message]:
         """The messages of many rows; one whose time is none is left out, with a warning."""
+        try:
+            times: list[Any] = self._dialect.times_from([row[5] for row in rows])
+        except WireDecodeError:
+            times = [self._time(row) for row in rows]
+        contents = _contents([row[2] for row in rows])
         found: list[Message] = []
         keep = found.append
-        time_from = self._dialect.time_from
-        for row, content in zip(rows, _contents([row[2] for row in rows]), strict=True):
-            message_id, thread_id, _, role, kind, created_at, resource_id = row
+        for row, content, created_at in zip(rows, contents, times, strict=True):
+            if created_at is None:
+                continue
+            message_id, thread_id, _, role, kind, _, resource_id = row
             if kind == FILLER_TYPE:
                 kind = None
-            try:
-                moment = time_from(created_at)
-            except WireDecodeError as exc:
-                logger.warning(
-                    "unreadable message left out",
-                    extra={"message_id": message_id, "error": str(exc)},
-                )
-                continue
             values = {
                 "id": message_id,
                 "role": role,
-                "created_at": moment,
+                "created_at": created_at,
                 "thread_id": thread_id,
                 "resource_id": resource_id,
                 "type": kind,
@@ -65,6 +64,15 @@ class MessageCodec:
             given = _BY_OPTIONS[resource_id is not None, kind is not None]
             keep(trusted(Message, values, given.copy()))
         return found
+
+    def _time(self, row: Row) -> datetime | None:
+        try:
+            return self._dialect.time_from(row[5])
+        except WireDecodeError as exc:
+            logger.warning(
+                "unreadable message left out", extra={"message_id": row[0], "error": str(exc)}
+            )
+            return None
 
     def values(self, message: Message) -> dict[str, Any]:
         """Parameters of all columns."""
@@ -101,7 +109,7 @@ def _contents(texts: Sequence[Any]) -> list[dict[str, Any]]:
         decoded = decode(f"[{','.join(texts)}]")
     except (WireDecodeError, TypeError):
         decoded = []
-    if len(decoded) == len(texts) and all(type(content) is dict for content in decoded):
+    if len(decoded) == len(texts) and set(map(type, decoded)) <= {dict}:
         return decoded  # type: ignore[no-any-return]  # looked at just now
     return [_content(text) for text in texts]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, literal_column
 
 from mastra_core.base.isotime import from_epoch_ms, to_iso_ms
-from mastra_core.base.jsonjs import json_path, sanitize_copy
+from mastra_core.base.jsonjs import json_path, sanitize_copy, twin
 from mastra_core.base.pace import BYTES_OF_A_UNIT
 from mastra_core.contracts.storage import (
     ClaimOutcome,
@@ -206,7 +206,7 @@ class SqlWorkflows:
             step = self._persist_step(workflow_name=workflow_name, run_id=run_id, snapshot=document)
             yield (step,)
             return [
-                answer if isinstance(answer, Exception) else sanitize_copy(answer["context"])
+                answer if isinstance(answer, Exception) else twin(answer["context"])
                 for answer in answers
             ]
 
