@@ -110,12 +110,13 @@ class ForeignKeys:
 
         Their changes are told before the read is answered, so usually it is done once.
         """
-        for _ in range(_TRIES):
+        tries = _TRIES
+        while True:
             await self.settle(operation)
             answer = await read()
-            if not self.is_dirty or self._is_deaf:
+            tries -= 1
+            if not tries or not self.is_dirty or self._is_deaf:
                 return answer
-        return answer
 
     async def _look_at_all(self, operation: str) -> None:
         self._keys.clear()

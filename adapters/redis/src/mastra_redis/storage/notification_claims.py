@@ -28,7 +28,7 @@ from mastra_redis.storage.sidecars import sidecar_from_text, sidecar_to_text
 __all__ = ("ClaimStore", "DuePage")
 
 T = TypeVar("T")
-Pair = tuple[NotificationRecord, Sidecar]
+_Pair = tuple[NotificationRecord, Sidecar]
 
 #: How many records a claim looks at in one go beyond what it wants.
 _PORTION: Final = 100
@@ -183,7 +183,7 @@ class ClaimStore:
         check_limit(visibility_ms, "visibility_ms")
         store_now = await self._host.now("extend_claim")
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair:
             return claims.extend(record, sidecar, store_now=store_now, visibility_ms=visibility_ms)
 
         [extended] = await self._change_claimed("extend_claim", [ref], [rule])
@@ -197,7 +197,7 @@ class ClaimStore:
         check_text(delivered_signal_id, "delivered_signal_id")
         now = self._host.clock.now()
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair:
             return claims.finalize_full(
                 record, sidecar, delivered_signal_id=delivered_signal_id, at=at, now=now
             )
@@ -214,7 +214,7 @@ class ClaimStore:
         now = self._host.clock.now()
         members = list(dict.fromkeys(refs))
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair:
             return claims.finalize_summary(
                 record, sidecar, summary_signal_id=summary_signal_id, at=at, now=now
             )
@@ -243,8 +243,8 @@ class ClaimStore:
         now = self._host.clock.now()
         counted: dict[int, bool] = {}
 
-        def rule_of(place: int) -> Callable[[NotificationRecord, Sidecar], Pair]:
-            def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair:
+        def rule_of(place: int) -> Callable[[NotificationRecord, Sidecar], _Pair]:
+            def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair:
                 after, closed, counted[place] = claims.fail(
                     record,
                     sidecar,
@@ -272,7 +272,7 @@ class ClaimStore:
         """Give claims back without counting an attempt; how many were current."""
         due_at = None if due_at is None else moment(due_at, "due_at")
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair:
             return claims.release(record, sidecar, due_at=due_at)
 
         done = await self._change_claimed("release_claims", refs, [rule] * len(refs))
@@ -283,7 +283,7 @@ class ClaimStore:
     ) -> bool:
         """Forget the acceptance; False if it isn't that signal."""
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair | None:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair | None:
             confirmed = claims.confirm(sidecar, signal_id=signal_id)
             return None if confirmed is None else (record, confirmed)
 
@@ -296,7 +296,7 @@ class ClaimStore:
         at = moment(at, "at")
         check_text(signal_id, "signal_id")
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair:
             return record, claims.accept(sidecar, signal_id=signal_id, at=at)
 
         await self._change_sidecar("record_acceptance", thread_id, notification_id, rule)
@@ -327,7 +327,7 @@ class ClaimStore:
         self,
         operation: str,
         refs: Sequence[ClaimRef],
-        rules: Sequence[Callable[[NotificationRecord, Sidecar], Pair]],
+        rules: Sequence[Callable[[NotificationRecord, Sidecar], _Pair]],
         *,
         all_or_none: bool = False,
     ) -> list[NotificationRecord | None]:
@@ -365,7 +365,7 @@ class ClaimStore:
         operation: str,
         thread_id: str,
         notification_id: str,
-        rule: Callable[[NotificationRecord, Sidecar], Pair | None],
+        rule: Callable[[NotificationRecord, Sidecar], _Pair | None],
     ) -> bool:
         keys = self._both(thread_id, notification_id)
 
@@ -390,7 +390,7 @@ class ClaimStore:
     def _record(self, text: bytes) -> NotificationRecord:
         return model_of(NotificationRecord, text, what="a notification")
 
-    def _written(self, before: Pair | None, after: Pair) -> Outcome[NotificationRecord]:
+    def _written(self, before: _Pair | None, after: _Pair) -> Outcome[NotificationRecord]:
         """What writes a pair over another one; the record as it will be read."""
         record, sidecar = after
         record_key, sidecar_key = self._both(record.thread_id, record.id)

@@ -42,9 +42,9 @@ from mastra_redis.storage.sidecars import NO_SIDECAR, sidecar_from_text
 
 __all__ = ("RedisNotifications",)
 
-Pair = tuple[NotificationRecord, Sidecar]
+_Pair = tuple[NotificationRecord, Sidecar]
 #: A rule over one record; None leaves it as it is.
-Rule = Callable[[NotificationRecord, Sidecar], Pair | None]
+_Rule = Callable[[NotificationRecord, Sidecar], _Pair | None]
 
 #: How many records a filtered list reads at once.
 _PORTION: Final = 200
@@ -111,7 +111,7 @@ class RedisNotifications(ClaimStore):
                 record, sidecar = claims.create_guarded(
                     notification, notification_id=new_id, now=now, guard_until=guard_until
                 )
-            before: Pair | None = None
+            before: _Pair | None = None
         else:
             before = match
             record, sidecar = claims.merge_guarded(
@@ -313,7 +313,7 @@ class RedisNotifications(ClaimStore):
         rules.check_patch(patch)
         now = self._host.clock.now()
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair | None:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair | None:
             if expected_statuses is not None and record.status not in expected_statuses:
                 return None
             if expected_count is not None and record.coalesced_count != expected_count:
@@ -337,7 +337,7 @@ class RedisNotifications(ClaimStore):
         rules.check_status(status)
         now = self._host.clock.now()
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair | None:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair | None:
             if expected_statuses is not None and record.status not in expected_statuses:
                 return None
             return rules.apply_status(record, status, now=now), sidecar
@@ -367,7 +367,7 @@ class RedisNotifications(ClaimStore):
         check_text(delivered_signal_id, "delivered_signal_id")
         now = self._host.clock.now()
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair:
             marked = rules.delivered_record(
                 record,
                 delivered_signal_id=delivered_signal_id,
@@ -385,7 +385,7 @@ class RedisNotifications(ClaimStore):
         """A failed record, pending and due now."""
         now = self._host.clock.now()
 
-        def rule(record: NotificationRecord, sidecar: Sidecar) -> Pair | None:
+        def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair | None:
             if record.status != "failed":
                 raise StorageConflictError(
                     f"Notification {notification_id!r} is {record.status!r}, not 'failed', so it "
@@ -460,7 +460,7 @@ class RedisNotifications(ClaimStore):
     # -- one record ----------------------------------------------------------------------------
 
     async def _change(
-        self, operation: str, thread_id: str, notification_id: str, rule: Rule
+        self, operation: str, thread_id: str, notification_id: str, rule: _Rule
     ) -> tuple[bool, NotificationRecord | None]:
         """Apply a rule to a record; whether it is there, and what became of it."""
         keys = self._both(thread_id, notification_id)
@@ -486,9 +486,9 @@ class _Look:
         self.ids: dict[bytes, tuple[bytes, ...]] = {}
         self.texts: dict[str, tuple[bytes | None, bytes | None]] = {}
 
-    def match(self, notification: CreateNotification) -> Pair | None:
+    def match(self, notification: CreateNotification) -> _Pair | None:
         """The pending record that the event goes into."""
-        found: list[Pair] = []
+        found: list[_Pair] = []
         for name, (record_text, sidecar_text) in self.texts.items():
             if record_text is None:
                 continue

@@ -18,7 +18,7 @@ from mastra_redis.storage.host import Host
 
 __all__ = ("ResumeStore",)
 
-Document = dict[str, Any]
+_Document = dict[str, Any]
 
 
 class _Changes(Protocol):
@@ -27,8 +27,8 @@ class _Changes(Protocol):
         operation: str,
         workflow_name: str,
         run_id: str,
-        rule: Callable[[Document | None], Document | None],
-    ) -> Document | None: ...
+        rule: Callable[[_Document | None], _Document | None],
+    ) -> _Document | None: ...
 
 
 class ResumeStore:
@@ -49,7 +49,7 @@ class ResumeStore:
         self._host.recent.forget(self._keys.snapshot(workflow_name, run_id))
         outcome = ClaimOutcome(acquired=False, snapshot=None)
 
-        def rule(stored: Document | None) -> Document | None:
+        def rule(stored: _Document | None) -> _Document | None:
             nonlocal outcome
             if stored is None:
                 outcome = ClaimOutcome(acquired=False, snapshot=None)
@@ -71,7 +71,7 @@ class ResumeStore:
         check_limit(ttl_ms, "ttl_ms")
         now = await self._host.now("extend_resume_claim")
 
-        def rule(stored: Document | None) -> Document | None:
+        def rule(stored: _Document | None) -> _Document | None:
             if stored is None:
                 return None
             return rules.extend_claim(stored, claim_id=claim_id, ttl_ms=ttl_ms, store_now=now)
@@ -82,7 +82,7 @@ class ResumeStore:
     async def release_resume_claim(self, *, workflow_name: str, run_id: str, claim_id: str) -> bool:
         """Back to ``suspended``; False if the claim is no longer current."""
 
-        def rule(stored: Document | None) -> Document | None:
+        def rule(stored: _Document | None) -> _Document | None:
             return None if stored is None else rules.release_claim(stored, claim_id=claim_id)
 
         after = await self._change("release_resume_claim", workflow_name, run_id, rule)
@@ -101,7 +101,7 @@ class ResumeStore:
         check_text(tool_call_id, "tool_call_id")
         own = jsonjs.sanitize_copy(receipt)
 
-        def rule(stored: Document | None) -> Document | None:
+        def rule(stored: _Document | None) -> _Document | None:
             rules.check_claim(stored, claim_id, workflow_name=workflow_name, run_id=run_id)
             if stored is None:
                 return None
@@ -136,7 +136,7 @@ class ResumeStore:
         return sorted(map(split, members))
 
     async def _recover(self, workflow_name: str, run_id: str, now: datetime) -> bool:
-        def rule(stored: Document | None) -> Document | None:
+        def rule(stored: _Document | None) -> _Document | None:
             return None if stored is None else rules.expire_claim(stored, store_now=now)
 
         after = await self._change("recover_expired_claims", workflow_name, run_id, rule)

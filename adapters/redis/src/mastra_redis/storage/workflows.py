@@ -47,7 +47,7 @@ from mastra_redis.storage.run_records import (
 
 __all__ = ("RedisWorkflows",)
 
-Document = dict[str, Any]
+_Document = dict[str, Any]
 
 #: Keyword arguments that one of several snapshots may have.
 _PERSIST: Final = frozenset(
@@ -164,14 +164,14 @@ class RedisWorkflows(RunLists, ResumeStore):
     async def _update_steps(
         self,
         key: tuple[str, str],
-        updates: Sequence[tuple[str, Document, Mapping[str, Any] | None, str | None]],
-    ) -> Sequence[Document | Exception]:
+        updates: Sequence[tuple[str, _Document, Mapping[str, Any] | None, str | None]],
+    ) -> Sequence[_Document | Exception]:
         """Merge all results that wait for one row, in one write."""
         workflow_name, run_id = key
         now = self._host.clock.now()
-        answers: list[Document | Exception] = []
+        answers: list[_Document | Exception] = []
 
-        def rule(stored: Document | None) -> Document | None:
+        def rule(stored: _Document | None) -> _Document | None:
             document = stored if stored is not None else rules.empty_snapshot(run_id, now=now)
             answers.clear()
             for step_id, result, request_context, claim_id in updates:
@@ -207,7 +207,7 @@ class RedisWorkflows(RunLists, ResumeStore):
         check_text(opts.get("status"), "opts['status']")
         own = jsonjs.sanitize_copy(opts)
 
-        def rule(stored: Document | None) -> Document | None:
+        def rule(stored: _Document | None) -> _Document | None:
             if stored is None:
                 return None
             self._check_claim(stored, claim_id, workflow_name, run_id)
@@ -311,7 +311,7 @@ class RedisWorkflows(RunLists, ResumeStore):
             return None  # another name that gives the same key
         return record, text
 
-    def _document_of(self, record: Record) -> Document:
+    def _document_of(self, record: Record) -> _Document:
         if record.document is None:
             raise StorageDataError(
                 f"The stored snapshot of run {record.run_id!r} is not JSON.",
@@ -324,8 +324,8 @@ class RedisWorkflows(RunLists, ResumeStore):
         operation: str,
         workflow_name: str,
         run_id: str,
-        rule: Callable[[Document | None], Document | None],
-    ) -> Document | None:
+        rule: Callable[[_Document | None], _Document | None],
+    ) -> _Document | None:
         """
         Apply a rule to a document; None if the rule declines, and then nothing was written.
 
@@ -471,7 +471,7 @@ class RedisWorkflows(RunLists, ResumeStore):
                 )
 
     def _check_claim(
-        self, stored: Document | None, claim_id: str | None, workflow_name: str, run_id: str
+        self, stored: _Document | None, claim_id: str | None, workflow_name: str, run_id: str
     ) -> None:
         rules.check_claim(stored, claim_id, workflow_name=workflow_name, run_id=run_id)
 
