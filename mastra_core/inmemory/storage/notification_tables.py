@@ -27,11 +27,11 @@ _MAPS = ("attributes", "metadata")
 _NO_SIDECAR = Sidecar()
 
 
-M = TypeVar("M", CreateNotification, NotificationPatch)
+M = TypeVar("M", CreateNotification, NotificationPatch, NotificationRecord)
 
 
 def taken_in(model: M) -> M:
-    """The input with JSON members of the store's own; the payload is encoded."""
+    """What the caller made, with JSON members of the store's own; the payload is encoded."""
     if model.payload is None:
         return copied(model, _MAPS)
     return copied(model, _MAPS, payload=Encoded.of(model.payload, "$.payload"))

@@ -59,28 +59,29 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         """Insert or merge, in one step without an await."""
         await self._pace.turn()
         rules.check_create(notification)
-        event = taken_in(notification)
         tables, now = self._tables, self._clock.now()
-        if event.id is not None and (found := tables.records.get((event.thread_id, event.id))):
-            if on_conflict == "return":
-                return given_out(found)
-            raise NotificationExistsError(notification_id=event.id, thread_id=event.thread_id)
-        match = tables.match(event)
+        match = tables.match(notification)
         if match is None:
             record, sidecar = claims.create_guarded(
-                event,
-                notification_id=event.id or self._ids.new("notification"),
+                notification,
+                notification_id=notification.id or self._ids.new("notification"),
                 now=now,
                 guard_until=guard_until,
             )
+            record = taken_in(record)
         else:
             record, sidecar = claims.merge_guarded(
                 match,
                 tables.sidecar((match.thread_id, match.id)),
-                event,
+                taken_in(notification),
                 now=now,
                 guard_until=guard_until,
             )
+        key = (notification.thread_id, notification.id or "")
+        if found := tables.records.get(key):
+            if on_conflict == "return":
+                return given_out(found)
+            raise NotificationExistsError(notification_id=found.id, thread_id=found.thread_id)
         tables.put(record, sidecar)
         return given_out(record)
 
