@@ -12,6 +12,7 @@ from mastra_core.base.redact import redact_url
 from mastra_core.errors import InvalidUrlError
 
 __all__ = (
+    "PREFIX",
     "PostgresConnection",
     "PostgresSettings",
 )
