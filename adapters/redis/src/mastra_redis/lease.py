@@ -201,16 +201,20 @@ class RedisLease:
             return
         self._is_closed = True
         self._closed.set()
-        if self._server is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_S):
-                    await self._release_all()
-            self._server.link.stop_listening(self._channel, self._heard)
-        self._held.clear()
-        self._server = None
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.aclose()
+        try:
+            if self._server is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLOSE_S):
+                        await self._release_all()
+        finally:
+            # Also when we are cancelled meanwhile.
+            if self._server is not None:
+                self._server.link.stop_listening(self._channel, self._heard)
+            self._held.clear()
+            self._server = None
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                await opened.aclose()
 
     async def __aenter__(self) -> Self:
         await self._ready()

@@ -514,6 +514,8 @@ class Link:
                 call = calls.popleft()
                 if not call.reply.done():
                     call.reply.set_exception(error)
+                    # Whoever waits gets it; that nobody waits any more is no news.
+                    call.reply.exception()
 
 
 async def _close(connection: AbstractConnection) -> None:

@@ -145,14 +145,10 @@ class Scripts:
             return await self._link.send(
                 ("EVALSHA", script.sha, len(keys), *keys, *args), repeatable=repeatable
             )
-        except NoScriptError:
-            # The server was restarted or flushed its scripts; nothing was run.
-            return await self._link.send(
-                ("EVAL", script.text, len(keys), *keys, *args), repeatable=repeatable
-            )
         except ResponseError as exc:
-            if "NOSCRIPT" not in str(exc):
+            if not _knows_not(exc):
                 raise
+            # The server was restarted or flushed its scripts; nothing was run.
             return await self._link.send(
                 ("EVAL", script.text, len(keys), *keys, *args), repeatable=repeatable
             )
@@ -170,7 +166,7 @@ class Scripts:
         replies = await self._link.send_transaction(
             [*before, ("EVALSHA", script.sha, *body), *behind]
         )
-        if "NOSCRIPT" in str(replies[place])[:20]:
+        if _knows_not(replies[place]):
             replies = await self._link.send_transaction(
                 [*before, ("EVAL", script.text, *body), *behind]
             )
@@ -178,3 +174,10 @@ class Scripts:
             raise replies[place]
         # A move without a source is none: the script decided to write nothing.
         return replies[place]
+
+
+def _knows_not(reply: Reply) -> bool:
+    """Whether the server has no such script; the driver takes the code off some answers."""
+    return isinstance(reply, NoScriptError) or (
+        isinstance(reply, ResponseError) and str(reply).startswith("NOSCRIPT")
+    )

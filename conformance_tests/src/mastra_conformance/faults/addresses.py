@@ -23,7 +23,7 @@ def address_of(url: str) -> tuple[str, int]:
         ValueError: There is no port in it, or there are several hosts.
     """
     parts = urlsplit(url)
-    if parts.hostname is None or parts.port is None or "," in parts.netloc:
+    if "," in parts.netloc or parts.hostname is None or parts.port is None:
         raise ValueError(f"{parts.scheme}://… doesn't name one host and port.")
     return parts.hostname, parts.port
 

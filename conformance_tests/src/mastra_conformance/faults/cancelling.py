@@ -14,7 +14,10 @@ MOST_WAITS: Final = 200
 
 
 async def cancelled_at_every_wait(
-    call: Callable[[int], Coroutine[Any, Any, object]], *, most: int = MOST_WAITS
+    call: Callable[[int], Coroutine[Any, Any, object]],
+    *,
+    most: int = MOST_WAITS,
+    limit_s: float,
 ) -> AsyncIterator[tuple[int, BaseException | None]]:
     """
     Run a call again and again, cancelled at its first wait, at its second, and so on.
@@ -24,14 +27,24 @@ async def cancelled_at_every_wait(
     Args:
         call: Makes the call; gets the number of the run.
         most: Runs at most.
+        limit_s: How long one run may take.
 
     Yields:
         The place and what came out: an exception, or None for an answer.
+
+    Raises:
+        AssertionError: A run took too long.
     """
     for place in range(1, most + 1):
         reached = [0]
         task = asyncio.create_task(_drive(call(place), place, reached), name=f"sweep-{place}")
-        await asyncio.wait([task])
+        await asyncio.wait([task], timeout=limit_s)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=limit_s)
+            raise AssertionError(
+                f"Run {place} was not done after {limit_s:g} s: an earlier one holds something."
+            )
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         yield place, error
         if reached[0] < place:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from mastra_core.errors import LeaseError, MastraError, PubSubError, StorageError
 
-__all__ = ("CALL_S", "FAMILIES", "RECOVERY_S", "attempt", "recovers", "until")
+__all__ = ("CALL_S", "FAMILIES", "RECOVERY_S", "WAIT_S", "attempt", "recovers", "until")
 
 T = TypeVar("T")
 
@@ -18,15 +18,18 @@ CALL_S: Final = 10.0
 RECOVERY_S: Final = 5.0
 """So soon after the fault is over everything works again (design 5.5)."""
 
+WAIT_S: Final = 20.0
+"""So long a test waits for something that must come while others work."""
+
 _PAUSE_S: Final = 0.02
-_WAIT_S: Final = 20.0
+
 
 #: What each role may raise.
 FAMILIES: Final = {"storage": StorageError, "pubsub": PubSubError, "lease": LeaseError}
 
 
 async def attempt(
-    role: str, call: Callable[[], Awaitable[object]], *, deadline_s: float = CALL_S
+    role: str, call: Callable[[], Awaitable[object]], *, deadline_s: float | None = None
 ) -> MastraError | None:
     """
     Call once; None if it worked, else the typed error.
@@ -34,14 +37,15 @@ async def attempt(
     Raises:
         AssertionError: It hung, or raised something else than an error of its role.
     """
+    seconds = CALL_S if deadline_s is None else deadline_s
     try:
-        async with asyncio.timeout(deadline_s) as limit:
+        async with asyncio.timeout(seconds) as limit:
             await call()
     except FAMILIES[role] as exc:
         return exc
     except Exception as exc:
         if limit.expired():
-            raise AssertionError(f"The call was not done after {deadline_s:g} s.") from exc
+            raise AssertionError(f"The call was not done after {seconds:g} s.") from exc
         raise AssertionError(
             f"{type(exc).__name__} came out, not a {FAMILIES[role].__name__}: {exc}"
         ) from exc
@@ -49,7 +53,7 @@ async def attempt(
 
 
 async def recovers(
-    role: str, call: Callable[[], Awaitable[object]], *, within_s: float = RECOVERY_S
+    role: str, call: Callable[[], Awaitable[object]], *, within_s: float | None = None
 ) -> float:
     """
     Try until it works; the seconds that it took.
@@ -57,6 +61,7 @@ async def recovers(
     Raises:
         AssertionError: It took longer, or hung, or raised something untyped.
     """
+    within_s = RECOVERY_S if within_s is None else within_s
     loop = asyncio.get_running_loop()
     started = loop.time()
     while True:
@@ -70,7 +75,7 @@ async def recovers(
 
 
 async def until(
-    holds: Callable[[], bool], *, within_s: float = _WAIT_S, why: Callable[[], object] = str
+    holds: Callable[[], bool], *, within_s: float | None = None, why: Callable[[], object] = str
 ) -> None:
     """
     Wait for something that must come while other tasks and processes work.
@@ -83,6 +88,7 @@ async def until(
     Raises:
         AssertionError: It didn't come.
     """
+    within_s = WAIT_S if within_s is None else within_s
     try:
         async with asyncio.timeout(within_s):
             while True:

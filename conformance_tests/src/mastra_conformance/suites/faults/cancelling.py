@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 import pytest
 
 from mastra_conformance import Suite, requires
+from mastra_conformance.faults import outcomes
 from mastra_conformance.faults.cancelling import as_coroutine, cancelled_at_every_wait
 from mastra_conformance.faults.outcomes import attempt
 from mastra_conformance.fixtures import OpenLease, OpenPubSub, OpenStore
@@ -43,7 +44,10 @@ DOMAINS: Final = tuple(dict.fromkeys(call.name.partition(".")[0] for call in CAL
 async def _sweep(call: Callable[[int], Awaitable[object]]) -> int:
     """Cancel a call everywhere; the number of places."""
     place = 0
-    async for place, error in cancelled_at_every_wait(lambda run: as_coroutine(lambda: call(run))):
+    runs = cancelled_at_every_wait(
+        lambda run: as_coroutine(lambda: call(run)), limit_s=outcomes.CALL_S
+    )
+    async for place, error in runs:
         if error is not None and not isinstance(error, asyncio.CancelledError | MastraError):
             raise AssertionError(
                 f"Cancelled at wait {place}, {type(error).__name__} came out: {error}"

@@ -122,8 +122,8 @@ class LeaseOutageSuite(Suite):
 
     @case("pubsub_and_lease", 114)
     @pytest.mark.parametrize("how", ["clean", "crash"])
-    async def test_fences_grow_over_restarts(self, site: Site, how: str) -> None:
-        """Whatever the server remembers of a lease, no fence is issued twice or goes back (L4)."""
+    async def test_a_restart_grants_nothing_twice(self, site: Site, how: str) -> None:
+        """Fences grow over restarts (L4), and a live lease is still somebody's."""
         async with site.quick("lease").lease() as lease:
             live = await lease.acquire_lease("live", "a", _LONG_MS)
             fences = []
@@ -138,10 +138,8 @@ class LeaseOutageSuite(Suite):
             current = await lease.check_lease("live", "a", fence_of(live))
 
         assert fences == sorted(set(fences))
-        # Either it is still the first one's, or the second one has it: never both, never nobody.
-        assert (other.acquired, kept, current) in {(False, True, True), (True, False, False)}
-        if other.acquired:
-            assert fence_of(other) > fence_of(live)
+        # A grant that was confirmed is there afterwards, like everything that was confirmed.
+        assert (False, "a", True, True) == (other.acquired, other.owner, kept, current)
 
     async def test_a_paused_server_frees_no_key_twice(self, site: Site) -> None:
         """It stands still past the ttl: the holder gives up, and the next fence is larger."""

@@ -136,7 +136,10 @@ class StorageOutageSuite(Suite):
                     await site.server.restart(immediate=how == "crash")
                     await recovers("storage", lambda: probe(store))
                     before = len(ledger.acked)
-                    await until(lambda: len(ledger.acked) > before + len(writers))  # noqa: B023 – awaited at once
+                    await until(
+                        lambda: len(ledger.acked) > before + len(writers),  # noqa: B023 – awaited at once
+                        why=lambda: ledger,
+                    )
                 is_over = True
             notebook.note("Writers", ledger)
             await recovers("storage", lambda: probe(judge))

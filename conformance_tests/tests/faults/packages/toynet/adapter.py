@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from mastra_core.base.ids import UuidIds
-from mastra_core.bus import BusOptions, EventEngine, Outgoing, Page, Position
+from mastra_core.bus import Ack, BusOptions, EventEngine, Outgoing, Page, Position
 from mastra_core.contracts.lease import LeaseEvent, LeaseGrant, LeaseRecord
 from mastra_core.errors import (
     LeaseUnavailableError,
@@ -219,6 +219,31 @@ class DroppingDriver(ToyDriver):
 
 class DroppingBus(ToyBus):
     driver = DroppingDriver
+
+
+class HastyDriver(ToyDriver):
+    """Whoever gets an event has acked it."""
+
+    async def _claim(self, topic: str, group: str, consumer: str, **options: Any) -> Any:
+        claims = await remote("claim")(self, topic, group, consumer, **options)
+        acks = [Ack(one.position, one.attempt) for one in claims.claims]
+        if acks:
+            await self.settle(topic, group, consumer, acks)
+        return claims
+
+    claim = _claim
+
+
+class HastyBus(ToyBus):
+    driver = HastyDriver
+
+
+class UnfencedBus(ToyBus):
+    """Takes a fence without looking at it."""
+
+    async def publish(self, topic: str, event: Event, **options: Any) -> None:
+        options.pop("fence", None)
+        await super().publish(topic, event, **options)
 
 
 class ToyLease(Handle):

@@ -22,7 +22,7 @@ PUBSUB = PubSubCapabilities(
 LEASES = LeaseCapabilities(cross_process=True)
 
 STORES = ("Toy", "Raw", "Patient", "Torn", "Jammed", "Stubborn")
-BUSES = ("Toy", "Skipping", "Doubling", "Dropping")
+BUSES = ("Toy", "Skipping", "Doubling", "Dropping", "Hasty", "Unfenced")
 
 
 def _schemes(names: Iterable[str]) -> dict[str, str]:
@@ -67,7 +67,7 @@ def mastra_lease_adapters() -> list[LeaseSpec]:
     return [
         LeaseSpec(
             name="toynet",
-            schemes=("toynet",),
+            schemes=tuple(_schemes(BUSES)),
             factory="toynet.adapter:ToyLease",
             settings="toynet.adapter:ToyOptions",
             capabilities=LEASES,
