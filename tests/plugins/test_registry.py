@@ -257,10 +257,11 @@ def test_role_that_the_adapter_doesnt_have(make_manager: MakeManager) -> None:
 
 def test_plugin_of_ours_that_offers_nothing(site: Any, make_manager: MakeManager) -> None:
     """It is installed, so an install command would be no help."""
-    site.add("mastra-redis", plugin="MASTRA_PLUGIN_API = (1, 0)")
+    site.add("mastra-unix-socket", plugin="MASTRA_PLUGIN_API = (1, 0)")
 
-    with pytest.raises(PluginError, match=r"mastra-redis 1\.2\.0\) is installed, but offers"):
-        storage(make_manager(), "redis://h")
+    expected = r"mastra-unix-socket 1\.2\.0\) is installed, but offers"
+    with pytest.raises(PluginError, match=expected):
+        Registry(make_manager()).adapter("pubsub", parse_adapter_url("unix:/run/m.sock"))
 
 
 def test_scheme_of_the_core_without_the_core_s_plugins(make_manager: MakeManager) -> None:
