@@ -33,10 +33,20 @@ from mastra_core.errors import (
 from mastra_core.wire.chunks import Chunk
 from mastra_core.wire.tasks import BackgroundTask
 
-__all__ = ("Job", "JobSurroundings", "begin", "check_resumable", "quiet_call", "run_job")
+__all__ = (
+    "LAST_WRITES",
+    "Job",
+    "JobSurroundings",
+    "begin",
+    "check_resumable",
+    "quiet_call",
+    "run_job",
+)
 
 logger = logging.getLogger(__name__)
 
+#: Seconds that the last writes of an aborted task may take.
+LAST_WRITES: Final = 5.0
 #: An end is written down so often; in between are pauses of 0.1 s and more.
 _WRITES: Final = 6
 #: Seconds that a body gets to end once it was cancelled.

@@ -24,7 +24,14 @@ from mastra_core.background.events import (
     running_chunk,
     worker_topic,
 )
-from mastra_core.background.execute import Job, begin, check_resumable, quiet_call, run_job
+from mastra_core.background.execute import (
+    LAST_WRITES,
+    Job,
+    begin,
+    check_resumable,
+    quiet_call,
+    run_job,
+)
 from mastra_core.background.places import Places
 from mastra_core.background.recover import Recovery, clean_up
 from mastra_core.background.results import ResultWriter
@@ -59,8 +66,6 @@ logger = logging.getLogger(__name__)
 
 #: How often an event is published before it is given up; readers look at the records too.
 _PUBLISHES: Final = 3
-#: Seconds that the last writes of an aborted task may take.
-_LAST_WRITES: Final = 5.0
 _OPEN: Final = ("pending", "running", "suspended")
 
 FindExecutor = Callable[[str, str], TaskExecutor | None]
@@ -262,14 +267,14 @@ class BackgroundTaskManager:
         except BaseException:
             if has_place:
                 self._places.give_back(agent_id)
-            await shielded(lease.release(), _LAST_WRITES)
+            await shielded(lease.release(), LAST_WRITES)
             raise
         if on_created is not None:
             try:
                 await on_created(task)
             except BaseException:
                 # Nobody will ever ask for it.
-                await shielded(self._forget(task, lease, has_place=has_place), _LAST_WRITES)
+                await shielded(self._forget(task, lease, has_place=has_place), LAST_WRITES)
                 raise
         if not runs_here or executor is None:
             await self._publish(DISPATCH_TOPIC, command("task.dispatch", task))
@@ -327,13 +332,13 @@ class BackgroundTaskManager:
             await run_job(job, self, is_begun=is_begun)
         except asyncio.CancelledError:
             if job.is_shutting_down and not job.is_over:
-                await shielded(self._give_up(job), _LAST_WRITES)
+                await shielded(self._give_up(job), LAST_WRITES)
             raise
         finally:
             self._jobs.pop(job.task.id, None)
             if job.has_place:
                 self._places.give_back(job.task.agent_id)
-            await shielded(self._let_go(job), _LAST_WRITES)
+            await shielded(self._let_go(job), LAST_WRITES)
             self._pump()
 
     async def _let_go(self, job: Job) -> None:
@@ -516,7 +521,7 @@ class BackgroundTaskManager:
                     task.replace(**running),
                     f"No process here knows tool {task.tool_name!r} of agent {task.agent_id!r}.",
                 )
-            await lease.release()
+            await shielded(lease.release(), LAST_WRITES)
             return False
         self._enqueue(Job(task=task, executor=executor, lease=lease))
         return True
@@ -651,7 +656,7 @@ class BackgroundTaskManager:
                 )
         except BaseException:
             self._places.give_back(task.agent_id)
-            await shielded(lease.release(), _LAST_WRITES)
+            await shielded(lease.release(), LAST_WRITES)
             raise
         self._jobs[task_id] = job
         self._start(job, is_begun=True)

@@ -6,6 +6,8 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from mastra_core.background.execute import LAST_WRITES
+from mastra_core.base.tasks import shielded
 from mastra_core.contracts.storage.background_tasks import TaskFilter
 from mastra_core.errors import MastraError
 from mastra_core.wire.tasks import BackgroundTask
@@ -78,7 +80,7 @@ class Recovery:
                 is_taken = True
         finally:
             if not is_taken:
-                await lease.release()
+                await shielded(lease.release(), LAST_WRITES)
 
     async def _put_back(self, task: BackgroundTask) -> BackgroundTask | None:
         """Its process died while it ran: once more if it may, else that was its end."""
@@ -112,7 +114,7 @@ class Recovery:
                 try:
                     await manager.deliver(task)
                 finally:
-                    await lease.release()
+                    await shielded(lease.release(), LAST_WRITES)
                 self._told.add(task.id)
 
 
