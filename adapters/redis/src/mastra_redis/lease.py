@@ -28,7 +28,7 @@ from mastra_core.plugins.context import AdapterContext
 from mastra_redis.capabilities import LEASE_CAPABILITIES
 from mastra_redis.errors import lease_errors
 from mastra_redis.keys import fence_key, raw, text
-from mastra_redis.link import Argument
+from mastra_redis.link import Argument, look_at
 from mastra_redis.pool import Server, open_server, place_of_url
 from mastra_redis.scripts import script_named
 from mastra_redis.settings import RedisLeaseSettings
@@ -363,6 +363,7 @@ class RedisLease:
         watcher.first = server.link.send(
             ("EVALSHA", script.sha, 2, *self._keys(watcher.key)), repeatable=True
         )
+        watcher.first.add_done_callback(look_at)
 
     def _heard(self, message: bytes) -> None:
         """A notice of the server; anything else on the channel is passed over."""

@@ -32,7 +32,15 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-__all__ = ("Argument", "Link", "LinkClosedError", "LostReplyError", "Reply")
+__all__ = (
+    "Argument",
+    "Link",
+    "LinkClosedError",
+    "LostReplyError",
+    "Reply",
+    "look_at",
+    "pack_command",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -266,10 +274,7 @@ class Link:
         listeners = self._setup.channels.setdefault(channel, [])
         listeners.append(heard)
         if len(listeners) == 1 and not self._is_closed:
-            loop = asyncio.get_running_loop()
-            # Its only answer is a message out of turn, so nobody waits for a reply.
-            call = _Call(("SUBSCRIBE", channel), loop.create_future(), True, 0.0)
-            self._enqueue(call, loop)
+            self._enqueue_unanswered("SUBSCRIBE", channel)
 
     def stop_listening(self, channel: bytes, heard: Callable[[bytes], None]) -> None:
         """Hear it no more."""
@@ -277,10 +282,15 @@ class Link:
         with suppress(ValueError):
             listeners.remove(heard)
         if not listeners and self._setup.channels.pop(channel, None) is not None:
-            loop = asyncio.get_running_loop()
             if not self._is_closed:
-                call = _Call(("UNSUBSCRIBE", channel), loop.create_future(), True, 0.0)
-                self._enqueue(call, loop)
+                self._enqueue_unanswered("UNSUBSCRIBE", channel)
+
+    def _enqueue_unanswered(self, name: str, channel: bytes) -> None:
+        """Queue a command whose only answer is a message out of turn: nobody waits for it."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[Reply] = loop.create_future()
+        written.add_done_callback(look_at)
+        self._enqueue(_Call((name, channel), written, True, 0.0), loop)
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Call this whenever a lost connection is back, so that news were missed."""
@@ -516,6 +526,12 @@ class Link:
                     call.reply.set_exception(error)
                     # Whoever waits gets it; that nobody waits any more is no news.
                     call.reply.exception()
+
+
+def look_at(reply: asyncio.Future[Any]) -> None:
+    """Take notice of how a reply ended that nobody may wait for any more."""
+    if not reply.cancelled():
+        reply.exception()
 
 
 async def _close(connection: AbstractConnection) -> None:
