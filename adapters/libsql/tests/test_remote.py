@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from mastra_conformance.suites.pubsub.support import Recorder, make_event
 from mastra_core.errors import (
+    FencedOutError,
     StorageArgumentError,
     StorageConflictError,
     StorageConnectionError,
@@ -24,6 +26,7 @@ from mastra_core.wire.threads import Thread
 from mastra_libsql import LibSQLStorage
 from mastra_libsql.guards import guards
 from mastra_libsql.migrate import plain
+from mastra_libsql.pubsub import LibSQLPubSub
 from mastra_sql.executor import Step
 
 pytestmark = pytest.mark.anyio
@@ -233,3 +236,34 @@ async def test_a_guard_holds_for_rows_with_bytes_too() -> None:
     assert 1 == len(for_text) == len(for_bytes)
     assert '[["a","text"]]' == for_text[0][1][1]
     assert b"\x00\xff" in for_bytes[0][1]
+
+
+async def test_a_bus_on_a_server(url: str) -> None:
+    """Two users of a server: fan-out, a group with a retry, a dead letter, a fence, a lease."""
+    prefix = f"t{uuid.uuid4().hex[:8]}_"
+    options: dict[str, Any] = {"prefix": prefix, "max_delivery_attempts": 2, "retry_base_ms": 20}
+
+    async with LibSQLPubSub(url, **options) as one, LibSQLPubSub(url, **options) as two:
+        fan, failing = Recorder(), Recorder(lambda event, ack, nack, extend: nack("no"))
+        await one.subscribe("t", fan)
+        await one.subscribe("t", failing, group="g")
+        for number in range(5):
+            await two.publish("t", make_event(number), dedupe_id=f"d{number}")
+            await two.publish("t", make_event(number), dedupe_id=f"d{number}")
+        await fan.until(5)
+        await failing.until(10)
+        await one.flush()
+
+        assert list(range(5)) == fan.data
+        assert list(range(5)) == [event.index for event in fan.events]
+        assert 5 == len(await two.list_dead("t", group="g"))
+
+        lease, other = one.get_lease_provider(), two.get_lease_provider()
+        old = await lease.acquire_lease("k", "a", 60_000)
+        assert not await other.acquire_lease("k", "b", 60_000)
+        new = await lease.transfer_lease("k", "a", "b", 60_000)
+        await two.publish("t", make_event("new"), fence=("k", new.fence or 0))
+        with pytest.raises(FencedOutError):
+            await one.publish("t", make_event("old"), fence=("k", old.fence or 0))
+        await fan.until(6)
+        assert fan.data[-1] == "new"
