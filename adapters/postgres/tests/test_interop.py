@@ -350,6 +350,31 @@ async def test_a_message_that_is_no_json_hides_no_other(
     assert (["m4"], 2, False) == ([m.id for m in second.messages], second.total, second.has_more)
 
 
+async def test_an_odd_document_hides_no_suspended_run(store: PostgresStorage) -> None:
+    """Lists and texts where a document has objects are no error, and no match."""
+    parked = {"status": "suspended", "suspendPayload": {"__agentId": "a"}}
+    odd: list[dict[str, Any]] = [
+        {"executionWorkflow": parked},
+        {"executionWorkflow": parked, "input": ["x"]},
+        {"executionWorkflow": {**parked, "payload": 5}, "input": "text"},
+        {"executionWorkflow": {"suspendPayload": {"__agentId": "a", "__streamState": [1]}}},
+        {"executionWorkflow": [1], "input": {"agentId": "a", "messageListState": []}},
+    ]
+    for number, context in enumerate([*odd, [1]]):
+        await store.workflows.persist_workflow_snapshot(
+            workflow_name="agentic-loop",
+            run_id=f"r{number}",
+            snapshot={"status": "suspended", "context": context},
+        )
+
+    page = await store.workflows.list_suspended_runs(
+        workflow_names=["agentic-loop"], agent_id="a", page=0, per_page=10
+    )
+
+    assert {f"r{number}" for number in range(len(odd))} == {row.run_id for row in page.rows}
+    assert len(odd) == page.total
+
+
 async def test_rows_older_than_the_twins_have_their_naive_times(
     node_store: PostgresStorage, node_query: Query
 ) -> None:

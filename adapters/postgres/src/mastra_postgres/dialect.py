@@ -19,9 +19,11 @@ from sqlalchemy import (
     BindParameter,
     Column,
     ColumnElement,
+    FromClause,
     Table,
     Text,
     bindparam,
+    case,
     cast,
     func,
     literal_column,
@@ -209,8 +211,23 @@ class PostgresDialect(SqlDialect):
             found = found.op("-")(literal_column(f"'{{{','.join(plain)}}}'::text[]"))
         for path in paths:
             if len(path) > 1:
-                found = found.op("#-")(_path(path))
+                found = found.op("#-")(self._existing(column, path))
         return found
+
+    def _existing(self, column: ColumnElement[Any], path: Sequence[str]) -> ColumnElement[Any]:
+        """The path, if it leads through objects only; it is an error to look for a member's
+        name in a list, and one odd document must not end the query of all others."""
+        parent = column.op("#>")(_path(path[:-1]))
+        is_object = func.jsonb_typeof(parent) == literal_column("'object'")
+        there: ColumnElement[Any] = literal_column(f"'{{{','.join(path)}}}'::text[]")
+        return case((is_object, there), else_=literal_column("'{}'::text[]"))
+
+    def unpacked(self, column: ColumnElement[Any]) -> tuple[ColumnElement[Any], FromClause | None]:
+        # Nothing is added, but the result is in memory, uncompressed; OFFSET keeps it there.
+        opened = column.op("||")(literal_column("'{}'::jsonb")).label("document")
+        row = select(opened).correlate(column.table).offset(literal_column("0"))
+        source = row.lateral("unpacked")
+        return source.c.document, source
 
     def json_valid(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
         # The column's type lets nothing else in.

@@ -33,7 +33,7 @@ from mastra_sql.storage import (
 )
 from mastra_sql.tables import build_tables
 
-__all__ = ("PostgresStorage", "StoreFacts")
+__all__ = ("PostgresStorage", "StoreFacts", "prefix_of")
 
 T = TypeVar("T")
 

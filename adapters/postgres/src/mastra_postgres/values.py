@@ -19,7 +19,7 @@ from mastra_postgres.errors import NulError
 from mastra_postgres.json_form import from_column, to_column
 from mastra_sql.executor import Row
 
-__all__ = ("Reader", "parameter")
+__all__ = ("Reader", "parameter", "parameters")
 
 
 def parameter(value: Any, *, is_json: bool = False) -> bytes | None:

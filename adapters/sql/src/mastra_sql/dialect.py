@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import BindParameter, ColumnElement, Table
+from sqlalchemy import BindParameter, ColumnElement, FromClause, Table
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 from sqlalchemy.engine import Dialect
@@ -113,6 +113,15 @@ class SqlDialect(ABC):
     @abstractmethod
     def json_without(self, column: ColumnElement[Any], *paths: Sequence[str]) -> ColumnElement[Any]:
         """A JSON column as JSON text, without what stands at these paths."""
+
+    def unpacked(self, column: ColumnElement[Any]) -> tuple[ColumnElement[Any], FromClause | None]:
+        """
+        A JSON column for many looks into one document.
+
+        Where each look would unpack the stored form anew, the second is a source to join, in
+        which it is unpacked once per row.
+        """
+        return column, None
 
     @abstractmethod
     def json_valid(self, column: ColumnElement[Any]) -> ColumnElement[bool]:

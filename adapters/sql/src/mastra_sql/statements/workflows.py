@@ -16,6 +16,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
 )
 
 from mastra_sql.statement import Statement
@@ -223,9 +224,11 @@ class WorkflowStatements(StatementSet):
                     table.c.run_id == page.c.run_id,
                 ),
             )
+            snapshot, unpacked = self.dialect.unpacked(table.c.snapshot)
+            source = joined if unpacked is None else joined.join(unpacked, true())
             return (
-                select(*self._projection())
-                .select_from(joined)
+                select(*self._projection(snapshot))
+                .select_from(source)
                 .order_by(self.dialect.time_out(table.c.createdAt).desc(), table.c.run_id.desc())
             )
 
@@ -302,9 +305,8 @@ class WorkflowStatements(StatementSet):
         conditions += [found for name, found in possible.items() if name in filters]
         return conditions
 
-    def _projection(self) -> list[ColumnElement[Any]]:
+    def _projection(self, snapshot: ColumnElement[Any]) -> list[ColumnElement[Any]]:
         table, dialect = self._table, self.dialect
-        snapshot = table.c.snapshot
         return [
             table.c.workflow_name,
             table.c.run_id,
