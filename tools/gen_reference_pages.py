@@ -15,9 +15,11 @@ from sqlalchemy import Table
 from mastra_core import errors
 from mastra_core.agent.memory import MemoryOptions
 from mastra_core.agent.options import RunOptions
+from mastra_core.background.settings import BackgroundTaskSettings, Cleanup, Retries
 from mastra_core.bus.options import BusOptions
 from mastra_core.config import VARIABLES, AdapterSection, PluginsSection
 from mastra_core.contracts import capabilities
+from mastra_core.contracts.background import BackgroundPolicy
 from mastra_core.errors import MastraError
 from mastra_core.notifications import DeliveryDecision, NotificationSettings
 from mastra_core.plugins import PluginManager, Registry
@@ -121,6 +123,14 @@ def settings_page() -> str:
         _fields(NotificationSettings),
         "What a delivery policy decides, as a mapping or as `DeliveryDecision`:",
         _fields(DeliveryDecision),
+        "## Background tasks",
+        '`Mastra(background_tasks={"per_agent_concurrency": 2})`',
+        _fields(BackgroundTaskSettings),
+        "Members of `default_retries` and of `cleanup`:",
+        _fields(Retries),
+        _fields(Cleanup),
+        "What a tool says, `@tool(background={...})`, or an agent about one of its tools:",
+        _fields(BackgroundPolicy),
         "## Agents",
         "`Agent(memory=MemoryOptions(last_messages=10))`",
         _fields(MemoryOptions),
