@@ -14,9 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
+from weakref import WeakSet, finalize
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.bus.timers import within
 from mastra_core.contracts.lease import LeaseCapabilities, LeaseEvent, LeaseGrant, LeaseRecord
 from mastra_core.errors import LeaseError, PubSubClosedError
 from mastra_core.inmemory.lease import check_ttl
@@ -32,6 +34,8 @@ __all__ = ("SqlLease",)
 
 #: How long after its time an expiry is reported (L7).
 _EXPIRY_GRACE_MS: Final = 20
+#: How long closing waits for a database that doesn't answer.
+_RELEASE_S: Final = 2.0
 #: From so many on, those that are over are looked for and forgotten.
 _MAX_HELD: Final = 10_000
 
@@ -46,7 +50,7 @@ class _Held:
     until: float
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _Watch:
     """Somebody who follows a key."""
 
@@ -103,7 +107,8 @@ class SqlLease(ABC):
         #: The holder that a key was acquired with here, if not this instance.
         self._holders: dict[tuple[str, str], str] = {}
         self._held: dict[str, _Held] = {}
-        self._watches: set[_Watch] = set()
+        #: Weak, so that a watch that nobody reads any more is forgotten.
+        self._watches: WeakSet[_Watch] = WeakSet()
 
     # -- the contract ----------------------------------------------------------------------
 
@@ -246,7 +251,7 @@ class SqlLease(ABC):
             return
         self._is_closed = True
         self._closed.set()
-        for watch in self._watches:
+        for watch in list(self._watches):
             watch.hints.tell_any()
             if watch.first_look is not None:
                 watch.first_look.cancel()
@@ -295,13 +300,20 @@ class SqlLease(ABC):
         held = [(key, one) for key, one in self._held.items() if one.until > now]
         self._held.clear()
         self._holders.clear()
-        for key, one in held:
+
+        async def release(key: str, one: _Held) -> None:
             step = self.statements.release(
                 self._name(key), self._text(one.owner), fence=one.fence, holder=None
             )
             with suppress(LeaseError), lease_errors():
                 if await executor.write("release", step):
                     self._ring(key)
+
+        async def release_each() -> None:
+            await asyncio.gather(*(release(key, one) for key, one in held))
+
+        if held:
+            await within(self._clock, release_each(), _RELEASE_S)
 
     async def _opened(self) -> Executor:
         if self._is_closed:
@@ -433,6 +445,7 @@ class SqlLease(ABC):
         await self._opened()
         if self._bell is not None:
             await self._bell.follow(watch.hints, [f"l:{self._name(watch.key)}"])
+            finalize(watch, self._bell.leave, watch.hints).atexit = False
         sight = await self._look(watch.key)
         if watch.seen is None:
             watch.seen, watch.seen_at = sight, self._clock.monotonic()
