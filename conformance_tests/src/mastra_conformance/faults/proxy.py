@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 __all__ = ("Direction", "Network", "open_network")
 
@@ -218,7 +218,7 @@ class _Line:
             return
         if self._aborted.is_set():
             return
-        tasks: list[asyncio.Future[object]] = [
+        tasks: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(self._pump(self._reader, self._upstream, Direction.TO_SERVER)),
             asyncio.ensure_future(self._pump(server_reader, self._writer, Direction.TO_CLIENT)),
             asyncio.ensure_future(self._aborted.wait()),

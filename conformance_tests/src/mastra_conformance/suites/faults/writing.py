@@ -24,6 +24,7 @@ __all__ = (
     "check_counter",
     "check_ledger",
     "count_up",
+    "found_batches",
     "prepare_writers",
     "write_batches",
 )

@@ -16,7 +16,14 @@ from mastra_core.bus.held_lease import HeldLease
 from mastra_core.contracts.pubsub import PubSub
 from mastra_core.errors import FencedOutError, LeaseLostError
 
-__all__ = ("hold_until_killed", "race", "wander", "write_after_pause", "write_while_owner")
+__all__ = (
+    "hold_until_killed",
+    "race",
+    "wander",
+    "write_after_pause",
+    "write_as",
+    "write_while_owner",
+)
 
 _PAUSE_S: Final = 0.002
 
