@@ -218,8 +218,10 @@ class Link:
             for command in call.group or (call.command,):
                 self._observer(command)
         self._work.set()
-        if self._timer is None:
-            self._timer = loop.call_later(wait_s, self._expire)
+        if self._timer is None or call.deadline < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(call.deadline, self._expire)
 
     async def call_all(
         self, commands: Sequence[tuple[Argument, ...]], *, repeatable: bool = False
@@ -281,9 +283,9 @@ class Link:
         listeners = self._setup.channels.get(channel, [])
         with suppress(ValueError):
             listeners.remove(heard)
-        if not listeners and self._setup.channels.pop(channel, None) is not None:
-            if not self._is_closed:
-                self._enqueue_unanswered("UNSUBSCRIBE", channel)
+        was_heard = not listeners and self._setup.channels.pop(channel, None) is not None
+        if was_heard and not self._is_closed:
+            self._enqueue_unanswered("UNSUBSCRIBE", channel)
 
     def _enqueue_unanswered(self, name: str, channel: bytes) -> None:
         """Queue a command whose only answer is a message out of turn: nobody waits for it."""

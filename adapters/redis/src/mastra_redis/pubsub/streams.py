@@ -26,8 +26,9 @@ __all__ = ("Chunk", "StreamNames", "Tail", "idle_ttl_of")
 
 _HOUR_MS: Final = 3_600_000
 _WEEK_MS: Final = 7 * 24 * _HOUR_MS
-#: Entries of one stream that a waiting read hands out at once.
+#: Entries of one stream that a waiting read hands out at once; fewer of large ones.
 _COUNT: Final = 100
+_LARGE: Final = 4 * 1024 * 1024
 #: How long a waiting read may be late before its connection counts as dead.
 _LATE_S: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.002
@@ -87,6 +88,8 @@ class _Followed:
     topic: str
     #: The waiting read goes on after this.
     cursor: Position
+    #: Whether somebody reads what the waiting read gives, and not only groups that claim.
+    reads: bool = False
     chunk: Chunk | None = None
 
 
@@ -109,6 +112,7 @@ class Tail:
         self._server = server
         self._names = names
         self._poll_ms = poll_ms
+        self._count = _COUNT
         self._followed: dict[str, _Followed] = {}
         self._reading: _Reading | None = None
         self._opening = asyncio.Lock()
@@ -200,14 +204,18 @@ class Tail:
         if not answer:
             return None if self._armed < self._wanted else _NOBODY
         topics = []
+        size = 0
         for key, entries in _streams(answer):
             followed = reading.asked.get(key)
             if followed is None or not entries:
                 continue
             end = position_of(entries[-1][0])
-            followed.chunk = Chunk(followed.cursor, end, entries)
+            size += sum(len(value) for _, fields in entries for value in fields)
+            followed.chunk = Chunk(followed.cursor, end, entries) if followed.reads else None
             followed.cursor = end
             topics.append(followed.topic)
+        larger = size > _LARGE
+        self._count = max(1, self._count // 4) if larger else min(_COUNT, self._count * 2)
         return topics
 
     async def _arm(self) -> _Reading:
@@ -235,7 +243,7 @@ class Tail:
                     await self._changed.wait()
             return None
         ids = [id_of(followed.cursor) for followed in reading.asked.values()]
-        command = ("XREAD", "COUNT", _COUNT, "BLOCK", self._poll_ms, "STREAMS")
+        command = ("XREAD", "COUNT", self._count, "BLOCK", self._poll_ms, "STREAMS")
         packed = pack_command((*command, *reading.asked, *ids))
         await reading.connection.send_packed_command(packed, check_health=False)
         return await _reply(reading.connection)
@@ -270,14 +278,18 @@ class Tail:
     def has_nothing_after(self, topic: str, position: Position) -> bool:
         """Whether the read that waits will tell of whatever comes after the position."""
         followed = self._followed.get(topic)
-        return followed is not None and followed.cursor == position and self._reading is not None
+        if followed is None:
+            return False
+        followed.reads = True
+        return followed.cursor == position and self._reading is not None
 
     def chunk_after(self, topic: str, position: Position) -> Iterable[Any] | None:
         """Entries that follow the position without a gap, if they were just read."""
         followed = self._followed.get(topic)
         chunk = followed.chunk if followed else None
-        if chunk is None or not chunk.start <= position < chunk.end:
+        if followed is None or chunk is None or not chunk.start <= position < chunk.end:
             return None
+        followed.chunk = None  # whoever stood elsewhere reads from the server
         return [entry for entry in chunk.entries if position_of(entry[0]) > position]
 
     def forget(self, topic: str) -> None:

@@ -121,22 +121,30 @@ class ForeignKeys:
     async def _look_at_all(self, operation: str) -> None:
         self._keys.clear()
         self._all = False
-        pattern = escape_pattern(self._family) + b"*"
-        cursor: bytes | int = 0
         try:
-            while True:
-                cursor, found = await self._host.read(
-                    operation, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN
+            cursor, found = await self._scan(operation, 0)
+            while int(cursor):
+                # The next names are on their way while these are looked at.
+                (cursor, more), _ = await asyncio.gather(
+                    self._scan(operation, cursor), self._look_at(found)
                 )
-                if found:
-                    await self._look_at([key[len(self._family) :] for key in found])
-                if int(cursor) == 0:
-                    return
+                found = more
+            await self._look_at(found)
         except BaseException:
             self._all = True
             raise
 
+    async def _scan(self, operation: str, cursor: bytes | int) -> tuple[bytes, list[bytes]]:
+        """Some names of the family, without what they begin with, and where to go on."""
+        pattern = escape_pattern(self._family) + b"*"
+        after, found = await self._host.read(
+            operation, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN
+        )
+        return after, [key[len(self._family) :] for key in found]
+
     async def _look_at(self, keys: Sequence[bytes]) -> None:
+        if not keys:
+            return
         try:
             await self._check(keys)
         except BaseException:
