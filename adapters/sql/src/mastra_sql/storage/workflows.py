@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, literal_column
 
+from mastra_core.base.coalesce import Coalescer
 from mastra_core.base.isotime import from_epoch_ms, to_iso_ms
 from mastra_core.base.jsonjs import json_path, sanitize_copy, twin
 from mastra_core.base.pace import BYTES_OF_A_UNIT
@@ -37,7 +38,6 @@ from mastra_sql.rows.runs import (
     version_of,
 )
 from mastra_sql.statements.workflows import WorkflowStatements
-from mastra_sql.storage.coalesce import Coalescer
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mastra_sql.storage.coalesce import Coalescer
+from mastra_core.base.coalesce import Coalescer
 
 pytestmark = pytest.mark.anyio
 
