@@ -452,3 +452,18 @@ async def test_no_statement_reads_a_whole_log(url: str, path: Path) -> None:
     connection.close()
     assert len(statements) > 8
     assert [] == scans
+
+
+async def test_a_long_log_is_cleared_in_pieces(url: str, query: Query) -> None:
+    """The new epoch begins at once; the old events go little by little, and then all are gone."""
+    async with LibSQLPubSub(url, max_entries=20_000) as bus:
+        await bus.publish("t", make_event(0))
+        query(
+            "WITH RECURSIVE more(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM more WHERE n < 12000) "
+            "INSERT INTO mastra_pubsub_events SELECT \"topicId\", epoch, n, 'id' || n, type, "
+            '"runId", payload, "createdAt" FROM mastra_pubsub_events, more'
+        )
+        await bus.clear_topic("t")
+        assert [] == query("SELECT * FROM mastra_pubsub_events")
+        await bus.publish("t", make_event("new"))
+        assert ["new"] == [event.data for event in await bus.get_history("t")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -160,7 +162,8 @@ def _doorbell(
     """The doorbell of a file; elsewhere the one that only this process hears."""
     target = settings.target
     if isinstance(client, EmbeddedExecutor) and target.kind is TargetKind.FILE:
-        folder = bell_folder(target.address) if with_doorbell else None
+        can_ring = with_doorbell and hasattr(socket, "AF_UNIX") and hasattr(os, "getuid")
+        folder = bell_folder(target.address) if can_ring else None
         return context.share(
             ("libsql.doorbell", target.address, with_doorbell),
             lambda: open_doorbell(folder, client.open_probe),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -352,16 +352,14 @@ class _Door:
             )
         return self.client
 
-    # These hand on the client's coroutine: one more around it would do nothing but cost.
+    async def read(self, operation: str, *steps: Step) -> list[Rows]:
+        return await (self.client or self.opened()).read(operation, *steps)
 
-    def read(self, operation: str, *steps: Step) -> Coroutine[Any, Any, list[Rows]]:
-        return (self.client or self.opened()).read(operation, *steps)
+    async def write(self, operation: str, step: Step) -> Rows:
+        return await (self.client or self.opened()).write(operation, step)
 
-    def write(self, operation: str, step: Step) -> Coroutine[Any, Any, Rows]:
-        return (self.client or self.opened()).write(operation, step)
-
-    def transact(self, operation: str, program: ProgramFactory[T]) -> Coroutine[Any, Any, T]:
-        return (self.client or self.opened()).transact(operation, program)
+    async def transact(self, operation: str, program: ProgramFactory[T]) -> T:
+        return await (self.client or self.opened()).transact(operation, program)
 
     async def read_program(self, operation: str, program: ProgramFactory[T]) -> T:
         """Run a program that only reads, without any lock; it may see several states."""

@@ -40,7 +40,7 @@ from mastra_sql.bus.envelope import encode_envelope, read_entry
 from mastra_sql.bus.errors import bus_errors
 from mastra_sql.bus.hints import Doorbell, Hints, Pace
 from mastra_sql.bus.statements import BusStatements
-from mastra_sql.bus.sweeper import Sweeper
+from mastra_sql.bus.sweeper import DROP_AT_ONCE, Sweeper
 from mastra_sql.bus.tables import BusTables
 from mastra_sql.executor import Executor, Program, Rows, Step, atomic
 from mastra_sql.lease.statements import LeaseStatements
@@ -324,9 +324,15 @@ class SqlBusDriver(ABC):
     async def clear(self, topic: str) -> None:
         values = {"topic": self.key(topic)}
         self._full_until.pop(topic, None)
+        drop = Step.of(
+            self.statements.drop_old_epochs(of_topic=True), {**values, "limit": DROP_AT_ONCE}
+        )
         with bus_errors():
             await self._run("clear", [Step.of(one, values) for one in self.statements.clear()])
-        self._tell(topic)
+            self._tell(topic)
+            # Others may write in between.
+            while len((await self._run("clear", [drop]))[0]) == DROP_AT_ONCE:
+                pass
 
     async def trim(self, topic: str, *, run_id: str, produced_before_ms: int | None) -> None:
         values = {"topic": self.key(topic), "run_id": self._dialect.text_of(run_id)}

@@ -252,9 +252,12 @@ class BusStatements:
         return self.shape("hand_over", hand_over), self.shape("trim", drop)
 
     def clear(self) -> tuple[Statement, ...]:
-        """Start a new epoch: events and what groups hold go, groups stand at its start."""
-        topics, groups = self.tables.topics, self.tables.groups
-        events, pending = self.tables.events, self.tables.pending
+        """
+        Start a new epoch: what groups hold goes, groups stand at its start.
+
+        Nobody reads the events of an older epoch; ``drop_old_epochs`` deletes them.
+        """
+        topics, groups, pending = self.tables.topics, self.tables.groups, self.tables.pending
 
         def start() -> Any:
             return (
@@ -279,18 +282,32 @@ class BusStatements:
                 .values(epoch=epoch, cursorSeq=literal_column("0"))
             )
 
+        def drop() -> Any:
+            return delete(pending).where(pending.c.topicId == self.topic_id())
+
         return (
             self.shape("clear.start", start),
             self.shape("clear.reset", reset),
-            *(
-                self.shape(
-                    "clear.drop",
-                    lambda table=table: delete(table).where(table.c.topicId == self.topic_id()),  # type: ignore[misc]
-                    table.name,
-                )
-                for table in (pending, events)
-            ),
+            self.shape("clear.drop", drop),
         )
+
+    def drop_old_epochs(self, *, of_topic: bool) -> Statement:
+        """Delete at most ``limit`` events from before a clear, of one topic or of all."""
+
+        def build() -> Any:
+            topics, events = self.tables.topics, self.tables.events
+            row_id = self.dialect.sql.row_id(events)
+            is_old = and_(events.c.topicId == topics.c.topicId, events.c.epoch < topics.c.epoch)
+            old = select(row_id).select_from(topics.join(events, is_old)).limit(number("limit"))
+            if of_topic:
+                old = old.where(topics.c.topic == words("topic"))
+            return (
+                delete(events)
+                .where(row_id.in_(old.scalar_subquery()))
+                .returning(literal_column("1"))
+            )
+
+        return self.shape("drop_old_epochs", build, of_topic)
 
     # -- groups ----------------------------------------------------------------------------
 

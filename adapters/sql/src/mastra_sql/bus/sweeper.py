@@ -12,7 +12,10 @@ from mastra_sql.lease.statements import LeaseStatements
 if TYPE_CHECKING:
     from mastra_sql.bus.driver import BusLimits
 
-__all__ = ("Sweeper",)
+__all__ = ("DROP_AT_ONCE", "Sweeper")
+
+#: Events that are deleted in one go, so that nobody else waits for long.
+DROP_AT_ONCE: Final = 5_000
 
 #: Topics that one sweep forgets at most before it lets others write.
 _AT_ONCE: Final = 100
@@ -55,7 +58,11 @@ class Sweeper:
                 return
 
     async def forget_rest(self) -> None:
-        """Dead letters, groups, leases and fences whose time is over."""
+        """Dead letters, groups, leases and fences whose time is over; what a clear left over."""
+        values = {"limit": DROP_AT_ONCE}
+        drop = Step.of(self._statements.drop_old_epochs(of_topic=False), values)
+        while len(await self._executor.write("sweep", drop)) == DROP_AT_ONCE:
+            pass
         values = {
             "group_ttl_ms": self._limits.group_ttl_ms,
             "dead_retention_ms": self._limits.dead_retention_ms,
