@@ -11,11 +11,16 @@ What the floor does, so that the comparison is one of like with like:
 * one caller has one connection; 32 callers share a pool of as many as ours, and each statement
   is prepared, as psycopg does by itself;
 * both get their inputs ready-made: building an event or a message is the caller's work.
+
+``python benchmarks/postgres_store.py URL [--rounds N] [--only TEXT]`` prints the table.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import re
+import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +30,7 @@ from typing import Any
 
 import psycopg
 from contents import NOW, document, event, message
-from harness import Call, Goal, Scenario
+from harness import Call, Goal, Result, Scenario, measure, table
 from libsql_store import Reader, Recorder, Template
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool
@@ -371,3 +376,26 @@ async def _partial_updates(bench: Bench) -> AsyncIterator[Scenario]:
         calls=400,
         tasks=8,
     )
+
+
+async def _measured(options: argparse.Namespace) -> list[Result]:
+    results = []
+    async with open_scenarios(options.url) as scenarios:
+        async for scenario in scenarios:
+            if options.only in scenario.name:
+                print(f"… {scenario.name} ({scenario.tasks})", file=sys.stderr)
+                results.append(await measure(scenario, rounds=options.rounds))
+    return results
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="address of a database for the measurement alone")
+    parser.add_argument("--rounds", type=int, default=15, help="turns per scenario")
+    parser.add_argument("--only", default="", help="scenarios whose name contains this text")
+    print(table(asyncio.run(_measured(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
