@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mastra_core.loop.segment import RunSegment
 from mastra_core.loop.tool_step import ToolStep
+from mastra_core.messages.message_list import ListedMessage
 from mastra_core.messages.task_results import apply_task, waiting_tasks
 from mastra_core.wire.tasks import BackgroundTask
 
@@ -29,20 +30,22 @@ class LiveTranscript:
     async def take(self, task: BackgroundTask) -> bool:
         """Put the end of the task in place of the placeholder; True if that is stored, too."""
         segment = self._segment
-        if self._is_over or not _enter(segment, task):
+        entered = None if self._is_over else _enter(segment, task)
+        if entered is None:
             return False
         if task.run_id == segment.setup.run_id:
             await segment.show(_result_chunk(segment, task))
-        await segment.save()
+        # Only this one: what the model says at the moment hasn't been judged yet.
+        await segment.save([entered])
         return segment.setup.saver is not None
 
 
-def _enter(segment: RunSegment, task: BackgroundTask) -> bool:
+def _enter(segment: RunSegment, task: BackgroundTask) -> ListedMessage | None:
     for message in reversed(segment.messages.messages):
         if message.role == "assistant" and apply_task(message.content, task):
             message.saved = False
-            return True
-    return False
+            return message
+    return None
 
 
 def _result_chunk(segment: RunSegment, task: BackgroundTask) -> dict[str, object]:
@@ -75,9 +78,10 @@ async def heal_placeholders(segment: RunSegment) -> None:
     ]
     if not waiting:
         return
-    entered = [_enter(segment, task) for task in await background.ended_meanwhile(waiting)]
-    if any(entered):
-        await segment.save([m for m in segment.messages.unsaved() if m.role == "assistant"])
+    found = [_enter(segment, task) for task in await background.ended_meanwhile(waiting)]
+    entered = {message.id: message for message in found if message is not None}
+    if entered:
+        await segment.save(list(entered.values()))
 
 
 async def wait_for_tasks(segment: RunSegment, tools: ToolStep) -> bool:

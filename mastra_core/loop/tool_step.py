@@ -480,7 +480,8 @@ class ToolStep:
 
 def _is_handed_over(outcome: CallOutcome) -> bool:
     """Its message was written when it became a task; it may hold the real result by now."""
-    return "providerMetadata" in outcome.output
+    mastra = (outcome.output.get("providerMetadata") or {}).get("mastra") or {}
+    return "backgroundTask" in mastra
 
 
 def _without_override(args: Any, tool: Tool) -> tuple[Any, Mapping[str, Any] | None]:

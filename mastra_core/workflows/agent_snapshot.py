@@ -497,12 +497,19 @@ def _outcome(entry: Any, tool_call_id: str) -> CallOutcome | None:
             suspend_payload=payload,
         )
     output = entry.get("output")
-    known = ("toolCallId", "toolName", "args", "providerMetadata")
     return CallOutcome(
         status=status,
         started_at=int(entry.get("startedAt") or 0),
         settled_at=int(entry.get("endedAt") or 0),
-        output={k: v for k, v in output.items() if k not in known}
-        if isinstance(output, Mapping)
-        else {},
+        output=_own_output(output) if isinstance(output, Mapping) else {},
     )
+
+
+def _own_output(output: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of the end of a call, without what is said of the call."""
+    known = {"toolCallId", "toolName", "args", "providerMetadata"}
+    mastra = (output.get("providerMetadata") or {}).get("mastra") or {}
+    if "backgroundTask" in mastra:
+        # The call became a task (streaming.md 8.6): its message is no more the run's to write.
+        known.discard("providerMetadata")
+    return {name: member for name, member in output.items() if name not in known}

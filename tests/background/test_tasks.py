@@ -758,3 +758,37 @@ async def test_a_result_that_cannot_be_stored_fails_the_task(open_app: OpenApp) 
     assert task.status in ("failed", "completed")
     (part,) = await invocations(app)
     assert not str(part["toolInvocation"].get("result")).startswith(PLACEHOLDER)
+
+
+async def test_a_parked_run_does_not_overwrite_what_came_meanwhile(open_app: OpenApp) -> None:
+    """The snapshot holds the placeholder; the answered run goes on with the real result."""
+    body = Body("leaves")
+
+    async def ask(args: Any, context: ToolContext) -> Any:
+        if not context.is_resumed:
+            await context.suspend("which?")
+            return None
+        return context.resume_data
+
+    asking = FunctionTool(id="ask", execute=ask, resume_schema=str)
+    calls = [CALL, tool_call("ask", {}, id="call_2")]
+    agent = helper(calls, [text("done")], tools=[research(body), asking])
+    app = await open_app(agent)
+    parked = await agent.stream("go", **THREAD)
+    await parked.wait()
+    body.gates.open("end")
+    await ended(app)
+
+    resumed = await agent.resume_stream("green", run_id=parked.run_id)
+    await resumed.wait()
+
+    states = [
+        (p["toolInvocation"]["state"], p["toolInvocation"]["result"])
+        for p in await invocations(app)
+    ]
+    assert states == [("result", "leaves"), ("result", "green")]
+    model = agent.resolve_models(None)[0]
+    assert isinstance(model, ScriptedModel)
+    told = [turn for turn in model.requests[1].prompt if turn["role"] == "tool"]
+    outputs = [part["output"]["value"] for turn in told for part in turn["content"]]
+    assert outputs == ["leaves", "green"]

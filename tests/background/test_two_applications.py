@@ -389,6 +389,57 @@ async def test_closing_lets_go_of_what_may_be_repeated(open_app: OpenApp, shared
     assert (task.status, task.retry_count, again.ran) == ("completed", 1, ["call_1"])
 
 
+@case("streaming", 46)
+async def test_leases_of_a_file_keep_other_processes_out(tmp_path: Path) -> None:
+    """The same with a libSQL file as store and lease, and two handles on it."""
+    url = f"file:{tmp_path / 'app.db'}"
+    first, other = Desk(CALL, [text("started")]), Desk()
+    options: dict[str, Any] = {
+        "storage": url,
+        "pubsub": "memory:",
+        "lease": url,
+        "settings": Settings(),
+        "notifications": {"enabled": False},
+        "background_tasks": {"shutdown_grace_ms": 0},
+    }
+    async with Mastra(agents=[first.agent], **options) as app:
+        await (await first.agent.stream("go", **THREAD)).wait()
+        await first.gates.reached("end")
+        (before,) = (await manager_of(app).list_tasks()).tasks
+        async with Mastra(agents=[other.agent], **options) as second:
+            await manager_of(second)._recovery.look()
+            after = await manager_of(second).get_task(before.id)
+            assert after is not None
+            assert after.to_wire() == before.to_wire()
+        first.gates.open("end")
+        ended = await ends(app, before.id)
+
+    assert (ended.status, other.ran) == ("completed", [])
+
+
+async def test_an_application_may_be_opened_again(shared: Any) -> None:
+    """The manager is made when the store is there, each time anew (R127)."""
+    desk = Desk(CALL, [text("started")], CALL, [text("started")])
+    desk.gates.open("end")
+    app = Mastra(
+        storage=shared.storage,
+        pubsub=shared.pubsub,
+        lease=shared.lease,
+        agents=[desk.agent],
+        settings=Settings(),
+        notifications={"enabled": False},
+        background_tasks=True,
+    )
+    assert app.background_tasks is None
+    for number in (1, 2):
+        async with app:
+            output = await desk.agent.stream("go", thread_id=f"t{number}", resource_id="u1")
+            await output.wait()
+            (task,) = (await manager_of(app).list_tasks(thread_id=f"t{number}")).tasks
+            assert (await ends(app, task.id)).status == "completed"
+    assert app.background_tasks is None
+
+
 # -- a process that is killed -------------------------------------------------------------------
 
 CHILD = """
