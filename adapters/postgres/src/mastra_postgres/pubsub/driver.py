@@ -37,6 +37,10 @@ __all__ = ("PostgresDriver",)
 _SAFETY: Final = 1.0
 _POLLING: Final = 0.1
 
+#: A crash of the server takes the last moments of a relaxed log with it, but readers have seen
+#: them. Its numbers go on beyond what they can have seen, or they would wait for them again.
+_LOST_TAIL: Final = 1_000
+
 _RELAX: Final = plain(
     "SELECT set_config('synchronous_commit', 'off', true)", columns=("synchronous_commit",)
 )
@@ -215,7 +219,9 @@ class _Texts:
             "lastWriteAt", "idleTtlMs", "class")
           VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $2::bigint, 1, 1,
             clock_timestamp(), $3::bigint, $4)
-          ON CONFLICT ("topic") DO UPDATE SET "lastSeq" = t."lastSeq" + $2::bigint,
+          ON CONFLICT ("topic") DO UPDATE SET "lastSeq" = t."lastSeq" + $2::bigint
+              + CASE WHEN $5::text = 'off' AND t."lastWriteAt" < pg_postmaster_start_time()
+                THEN {_LOST_TAIL} ELSE 0 END,
             "revision" = t."revision" + 1, "lastWriteAt" = clock_timestamp(),
             "idleTtlMs" = $3::bigint
           RETURNING "topicId", "epoch", "lastSeq", "firstSeq"
