@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from bson.codec_options import CodecOptions
+from pymongo.errors import PyMongoError
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.errors import StorageConflictError, StorageConnectionError
 from mastra_mongodb.documents import ROWS
-from mastra_mongodb.errors import error_id, storage_errors
+from mastra_mongodb.errors import error_id, is_transient, storage_errors
 from mastra_mongodb.pool import Collection, MongoPool, Session
 from mastra_mongodb.schema import Names
 
@@ -121,6 +122,20 @@ class Host:
             f"{operation} lost {_TRIES} races on {self.where} and gave up; nothing was written.",
             id=error_id(operation),
         )
+
+    async def once(self, body: Callable[[Session], Awaitable[T]]) -> T:
+        """
+        Run a transaction without repeating it.
+
+        Raises:
+            LostRaceError: Another one was at the same documents; nothing was written.
+        """
+        try:
+            return await self.pool.transact(body, once=True)
+        except PyMongoError as exc:
+            if is_transient(exc):
+                raise LostRaceError from exc
+            raise
 
     async def swap(self, operation: str, body: Callable[[], Awaitable[T]]) -> T:
         """Run a compare-and-set of one document until it wins or decides otherwise."""

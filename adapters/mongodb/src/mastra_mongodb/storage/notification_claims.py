@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from mastra_core.contracts.storage import ClaimRef, NotificationClaim
@@ -125,7 +127,7 @@ class ClaimStore(PairStore):
             return await self._granted(changes, granted, session)
 
         with self._host.errors("claim_due"):
-            return await self._host.together("claim_due", body)
+            return await self._claimed("claim_due", body)
 
     async def claim_unconfirmed(
         self,
@@ -162,7 +164,7 @@ class ClaimStore(PairStore):
             return await self._granted(changes, granted, session)
 
         with self._host.errors("claim_unconfirmed"):
-            return await self._host.together("claim_unconfirmed", body)
+            return await self._claimed("claim_unconfirmed", body)
 
     def _unconfirmed_stages(
         self, before: datetime, filters: Mapping[str, Any], limit: int
@@ -202,6 +204,21 @@ class ClaimStore(PairStore):
             },
         ]
 
+    async def _claimed(
+        self,
+        operation: str,
+        body: Callable[[Session | None], Awaitable[list[NotificationClaim]]],
+    ) -> list[NotificationClaim]:
+        """
+        All at once, or if others claim the same records at this moment, one by one.
+
+        In a crowd every transaction would meet another one; one by one they share.
+        """
+        if self._host.pool.is_replicated:
+            with suppress(LostRaceError):
+                return await self._host.once(body)
+        return await self._host.swap(operation, partial(body, None))
+
     async def _granted(
         self,
         changes: Sequence[Change],
@@ -219,6 +236,9 @@ class ClaimStore(PairStore):
             except LostRaceError:
                 continue
             won.append(claim)
+        if granted and not won:
+            # Others took every one of them; that doesn't mean that nothing else is due.
+            raise LostRaceError
         return won
 
     async def extend_claim(self, ref: ClaimRef, *, visibility_ms: int = 120_000) -> bool:

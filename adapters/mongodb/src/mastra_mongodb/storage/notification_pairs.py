@@ -216,7 +216,7 @@ class PairStore:
         try:
             result = await self._sidecars.bulk_write(writes, ordered=False, session=session)
         except Exception as exc:
-            if session is None and is_duplicate(exc):
+            if is_duplicate(exc):
                 raise LostRaceError from exc
             raise
         done = result.matched_count + result.upserted_count + result.deleted_count

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from pymongo import ReturnDocument
-from pymongo.errors import DuplicateKeyError, PyMongoError
+from pymongo.errors import DuplicateKeyError
 
 from mastra_core.base.jsonjs import encode_bytes
 from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult
@@ -35,7 +35,6 @@ from mastra_core.wire.notifications import (
 )
 from mastra_core.wire.tables import NOTIFICATION_CLAIMS, NOTIFICATIONS
 from mastra_mongodb.documents import ODD
-from mastra_mongodb.errors import is_transient
 from mastra_mongodb.pool import Document, Session
 from mastra_mongodb.schema import MUTEXES
 from mastra_mongodb.storage.host import Host, LostRaceError
@@ -187,13 +186,9 @@ class MongoNotifications(ClaimStore):
             return draft.record
 
         try:
-            return await self._host.pool.transact(body, once=True)
+            return await self._host.once(body)
         except DuplicateKeyError:
             return None
-        except PyMongoError as exc:
-            if is_transient(exc):
-                raise LostRaceError from exc
-            raise
 
     async def _create_under_mutex(self, mutex: str, draft: _Draft) -> NotificationRecord | None:
         holder = self._host.ids.new("mutex")
