@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -427,7 +426,6 @@ class Link:
             try:
                 reply = await read(
                     disable_decoding=True,
-                    timeout=math.inf,
                     disconnect_on_error=False,
                     push_request=True,
                 )

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from inspect import signature
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -173,12 +174,13 @@ def _arguments(options: ConnectionOptions) -> dict[str, object]:
 
 
 def _quiet_maintenance() -> dict[str, object]:
-    """Drivers from 7 on ask for notices of managed services, which plain servers don't have."""
-    try:
-        from redis.maint_notifications import MaintNotificationsConfig
-    except ImportError:  # an older driver
+    """Newer drivers ask for notices of managed services, which plain servers don't have."""
+    option = "maint_notifications_config"
+    if option not in signature(AbstractConnection.__init__).parameters:
         return {}
-    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
+    from redis.maint_notifications import MaintNotificationsConfig
+
+    return {option: MaintNotificationsConfig(enabled=False)}
 
 
 def _facts(text: bytes, *, has_snapshots: bool) -> ServerFacts:

@@ -7,7 +7,6 @@ fan-out readers that stand where it stood, so that an event crosses the network 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -303,7 +302,6 @@ async def _reply(connection: AbstractConnection) -> Any:
     while True:
         reply = await connection.read_response(
             disable_decoding=True,
-            timeout=math.inf,
             disconnect_on_error=False,
             push_request=True,
         )
