@@ -22,6 +22,7 @@ from mastra_core.errors import (
     StorageTimeoutError,
 )
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.wire.messages import Message
 from mastra_core.wire.notifications import CreateNotification
 from mastra_core.wire.threads import Thread
 from mastra_postgres import PostgresStorage
@@ -253,6 +254,34 @@ async def test_a_deadlock_is_repeated(store: PostgresStorage) -> None:
     )
 
     assert [True] * 8 == done
+
+
+async def test_one_message_id_never_lands_in_two_threads(store: PostgresStorage) -> None:
+    """Of two first writers one is told that the id belongs to another thread."""
+    for number in range(20):
+        results = await asyncio.gather(
+            *(
+                store.memory.save_messages(
+                    [
+                        Message(
+                            id=f"m{number}",
+                            role="user",
+                            created_at=NOW,
+                            thread_id=thread_id,
+                            resource_id="u",
+                            content={"format": 2, "parts": []},
+                        )
+                    ]
+                )
+                for thread_id in ("a", "b")
+            ),
+            return_exceptions=True,
+        )
+        [refused] = [result for result in results if isinstance(result, BaseException)]
+        assert isinstance(refused, StorageError)
+        [saved] = [result[0] for result in results if isinstance(result, list)]
+        [found] = await store.memory.list_messages_by_id([f"m{number}"])
+        assert saved.thread_id == found.thread_id
 
 
 async def test_cancelled_calls_leave_no_transaction_and_no_lock(

@@ -298,6 +298,9 @@ _UNDONE: Final = (
 
 def is_rolled_back(exc: BaseException) -> bool:
     """Whether the server undid the transaction for no fault of its own: repeating is right."""
+    if isinstance(exc, psycopg.errors.NotNullViolation):
+        # How a message says that its id came into another thread a moment ago.
+        return exc.diag.column_name == "thread_id"
     return isinstance(exc, _UNDONE)
 
 

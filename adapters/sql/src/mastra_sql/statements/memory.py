@@ -10,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     Executable,
     Table,
+    case,
     delete,
     func,
     select,
@@ -192,14 +193,23 @@ class MemoryStatements(StatementSet):
 
     def save_message(self) -> Statement:
         """Upsert one message; the creation time stays."""
-        return self._shape(
-            "save_message",
-            lambda: self.upsert(
-                self.tables.messages,
-                ("id",),
-                replaced=("thread_id", "content", "role", "type", "resourceId"),
-            ),
-        )
+        replaced = ("thread_id", "content", "role", "type", "resourceId")
+
+        def build() -> Executable:
+            table = self.tables.messages
+            if self.dialect.is_alone:
+                return self.upsert(table, ("id",), replaced=replaced)  # type: ignore[no-any-return]
+            # Somebody may have put the id into another thread since it was looked for. Then
+            # this is no value for the column, the transaction ends, and is tried again.
+            statement = self.dialect.insert(table).values(self.new_values(table))
+            excluded = statement.excluded
+            same = case((table.c.thread_id == excluded.thread_id, excluded.thread_id))
+            return statement.on_conflict_do_update(  # type: ignore[no-any-return]
+                index_elements=[table.c.id],
+                set_={**{name: excluded[name] for name in replaced}, "thread_id": same},
+            )
+
+        return self._shape("save_message", build)
 
     def update_message(self, columns: Collection[str]) -> Statement:
         return self._shape(
