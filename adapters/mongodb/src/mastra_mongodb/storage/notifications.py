@@ -6,12 +6,14 @@ writes are one command each: a pipeline that the server applies in one step.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NoReturn
+from weakref import WeakValueDictionary
 
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
@@ -88,6 +90,7 @@ class MongoNotifications(ClaimStore):
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._gates: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- create ----------------------------------------------------------------------------
 
@@ -152,11 +155,21 @@ class MongoNotifications(ClaimStore):
         if draft.event.id is not None and await self._is_there(draft.record):
             return None
         mutex = _mutex_key(draft.event)
+        # Of the callers of one process one is sent ahead; the others merge into its record.
+        gate = self._gates.setdefault(mutex, asyncio.Lock())
 
         async def attempt() -> NotificationRecord | None:
             merged = await self._merge(draft, None)
             if merged is not None:
                 return merged
+            if gate.locked():
+                async with gate:
+                    pass
+                raise LostRaceError
+            async with gate:
+                return await create()
+
+        async def create() -> NotificationRecord | None:
             if self._host.pool.is_replicated:
                 return await self._create_in_transaction(mutex, draft)
             return await self._create_under_mutex(mutex, draft)
