@@ -78,17 +78,31 @@ class RedisNotifications(ClaimStore):
             guard_until = moment(guard_until, "guard_until")
         scopes = self._index.scopes(notification)
         new_id = notification.id or self._host.ids.new("notification")
+        if not scopes:
+            # Its record is its own: there is nobody to take turns with.
+            return await self._create(notification, new_id, scopes, guard_until, on_conflict)
+        async with self._host.turn(scopes[0]):
+            return await self._create(notification, new_id, scopes, guard_until, on_conflict)
+
+    async def _create(
+        self,
+        notification: CreateNotification,
+        new_id: str,
+        scopes: list[bytes],
+        guard_until: datetime | None,
+        on_conflict: Literal["raise", "return"],
+    ) -> NotificationRecord:
+        """Try with what is thought to be there, then with what is."""
         key = self._keys.notification(notification.thread_id, new_id)
-        async with self._host.turn(scopes[0] if scopes else key):
-            for attempt in range(_TRIES):
-                look = None if attempt == 0 else await self._look(notification, scopes, key)
-                if look is not None and look.own is not None:
-                    return self._existing(look.own, notification, on_conflict)
-                done = await self._try_create(
-                    notification, new_id, scopes, look or self._guess(scopes), guard_until
-                )
-                if done is not None:
-                    return done
+        for attempt in range(_TRIES):
+            look = None if attempt == 0 else await self._look(notification, scopes, key)
+            if look is not None and look.own is not None:
+                return self._existing(look.own, notification, on_conflict)
+            done = await self._try_create(
+                notification, new_id, scopes, look or self._guess(scopes), guard_until
+            )
+            if done is not None:
+                return done
         raise StorageTimeoutError(
             f"Others created notifications of the same key {_TRIES} times.",
             id=error_id("create_notification"),
