@@ -348,9 +348,9 @@ def _spread(floor: Call, prefix: str, size: int, bench: Bench) -> Call:
     numbers = count()
     cells = dict(zip(floor.__code__.co_freevars, floor.__closure__ or (), strict=True))  # type: ignore[attr-defined]
     templates = cells["templates"].cell_contents
-    variants = []
-    for number in range(size):
-        variants.append([_prefixed(one, prefix, f"{prefix}{number}") for one in templates])
+    variants = [
+        [_prefixed(one, prefix, f"{prefix}{number}") for one in templates] for number in range(size)
+    ]
 
     async def run() -> None:
         for command in variants[next(numbers) % size]:
@@ -444,7 +444,9 @@ async def _lease(bench: Bench, lease: MongoLease) -> AsyncIterator[Scenario]:
     async def acquire() -> None:
         await lease.acquire_lease(f"key{next(numbers)}", "owner", 30_000)
 
-    floor = await bench.floor(lambda: lease.acquire_lease("~key", "owner", 30_000), fresh=[f"{PLAIN}~key"])
+    floor = await bench.floor(
+        lambda: lease.acquire_lease("~key", "owner", 30_000), fresh=[f"{PLAIN}~key"]
+    )
     yield Scenario(
         name="lease acquire", backend=BACKEND, ours=acquire, floor=floor, against=FLOOR,
         goal=Goal(kind="at most times", value=1.5), calls=200,
