@@ -98,6 +98,18 @@ def test_a_declared_domain_without_a_test_gives_no_level() -> None:
     assert levels_of((STATIC, result("a")), declared={"memory", "schedules"}) == ()
 
 
+def test_fault_tolerance_is_excused_for_what_a_machine_lacks() -> None:
+    """Two versions and full disks may be missing, other tests may not; memory survives nothing."""
+    survived = result("faults.storage_outages.S.test_x", tier=4)
+    versions = result("faults.versions.V.test_x", N, tier=4)
+    other = result("faults.cancelling.C.test_x", N, tier=4)
+
+    assert ("fault-tolerant",) == levels_of((survived, versions))
+    assert () == levels_of((survived, other))
+    assert () == levels_of((versions,))
+    assert () == levels_of((survived,), volatile=True)
+
+
 def test_a_report_survives_its_file(tmp_path: Path) -> None:
     """What is written is what is read, and nothing else stays in the folder."""
     written = report(STATIC, result("a"), result("b", F))
