@@ -11,6 +11,10 @@ import pytest
 from redis.asyncio import Redis
 
 from mastra_conformance import case
+from mastra_conformance.opening import Opener, Place
+from mastra_conformance.processes import Processes
+from mastra_conformance.subject import find_subject
+from mastra_conformance.suites.pubsub.workers import subscribe_much
 from mastra_core.base.unset import UNDEFINED
 from mastra_core.bus import CachingPubSub
 from mastra_core.errors import FencedOutError, PubSubError, WireEncodeError
@@ -154,6 +158,25 @@ async def test_malformed_entries_are_settled_and_skipped(
     await bus.flush()
     assert ["good"] == alone.data == member.data
     assert 0 == (await client.xpending(stream("t"), "g"))["pending"]
+
+
+@case("pubsub_and_lease", 71)
+async def test_a_killed_process_leaves_nothing(
+    url: str, namespace: str, bus: RedisPubSub, client: Redis
+) -> None:
+    """No group, no position, and no key that lives for ever (R-6)."""
+    topics = [f"t{number}" for number in range(20)]
+    opener = Opener(subject=find_subject(url), place=Place(url=url, namespace=namespace))
+    async with Processes(opener).start(subscribe_much, topics=topics) as reader:
+        await reader.reached("subscribed")
+        await bus.publish(topics[0], event(1))
+        await reader.kill()
+
+    kept = [key async for key in client.scan_iter(match=f"*{namespace}*")]
+    streams = [key for key in kept if await client.type(key) == b"stream"]
+    assert 1 == len(streams)
+    assert [] == await client.xinfo_groups(streams[0])
+    assert [] == [key for key in kept if key not in streams and await client.ttl(key) < 0]
 
 
 @case("pubsub_and_lease", 86)

@@ -20,6 +20,7 @@ __all__ = (
     "handle_late",
     "hold",
     "resume_from",
+    "subscribe_much",
     "trade",
 )
 
@@ -123,6 +124,15 @@ async def resume_from(context: WorkerContext) -> dict[str, Any]:
         await seen.until(given["count"])
         await bus.flush()
         return {"data": seen.data, "cursor": seen.events[-1].cursor}
+
+
+async def subscribe_much(context: WorkerContext) -> None:
+    """Subscribe to some topics without a group, and do nothing more; somebody kills it."""
+    async with open_bus(context.opener) as bus:
+        for topic in context.arguments["topics"]:
+            await bus.subscribe(topic, Recorder(), start_from="latest")
+        context.send(point="subscribed", value=None)
+        await asyncio.Event().wait()
 
 
 async def count_while_paused(context: WorkerContext) -> dict[str, Any]:
