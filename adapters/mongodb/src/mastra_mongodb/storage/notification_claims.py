@@ -16,12 +16,14 @@ from mastra_core.rules.notification_claims import Sidecar
 from mastra_core.rules.notifications import due_key
 from mastra_core.wire.notifications import NotificationRecord
 from mastra_core.wire.tables import NOTIFICATIONS
-from mastra_mongodb.pool import Session
 from mastra_mongodb.schema import EPOCH
 from mastra_mongodb.storage.host import LostRaceError
 from mastra_mongodb.storage.notification_pairs import Change, Found, Pair, PairStore
 
 __all__ = ("ClaimStore", "due_stages", "first_due")
+
+#: What is to be written, and what then is granted.
+_Chosen = tuple[list[Change], list[NotificationClaim]]
 
 #: The sidecar holds no claim, or one that lapsed by the server's clock.
 _CLAIMABLE = {
@@ -105,14 +107,12 @@ class ClaimStore(PairStore):
             each=[*self._joined(), {"$match": _CLAIMABLE}],
         )
 
-        async def body(session: Session | None) -> list[NotificationClaim]:
-            # Outside the transaction, which can't read two indexes at once; what is written
-            # is compared with what was read.
+        async def choose() -> _Chosen:
             found, store_now = await self._read_pairs(stages, None)
-            if store_now is None:
-                return []
             changes: list[Change] = []
             granted: list[NotificationClaim] = []
+            if store_now is None:
+                return changes, granted
             for pair in first_due(found, limit):
                 claimed = claims.claim_due(
                     pair.record,
@@ -124,10 +124,10 @@ class ClaimStore(PairStore):
                 )
                 changes.append(Change(pair, claimed.record, claimed.sidecar))
                 granted.append(claimed.claim)
-            return await self._granted(changes, granted, session)
+            return changes, granted
 
         with self._host.errors("claim_due"):
-            return await self._claimed("claim_due", body)
+            return await self._claimed("claim_due", choose)
 
     async def claim_unconfirmed(
         self,
@@ -146,8 +146,8 @@ class ClaimStore(PairStore):
             filters["agentId"] = {"$in": [*agent_ids, None]}
         stages = self._unconfirmed_stages(before, filters, limit)
 
-        async def body(session: Session | None) -> list[NotificationClaim]:
-            cursor = await self._sidecars.aggregate(stages, session=session)
+        async def choose() -> _Chosen:
+            cursor = await self._sidecars.aggregate(stages)
             documents = await cursor.to_list()
             changes: list[Change] = []
             granted: list[NotificationClaim] = []
@@ -161,10 +161,10 @@ class ClaimStore(PairStore):
                 )
                 changes.append(Change(pair, claimed.record, claimed.sidecar))
                 granted.append(claimed.claim)
-            return await self._granted(changes, granted, session)
+            return changes, granted
 
         with self._host.errors("claim_unconfirmed"):
-            return await self._claimed("claim_unconfirmed", body)
+            return await self._claimed("claim_unconfirmed", choose)
 
     def _unconfirmed_stages(
         self, before: datetime, filters: Mapping[str, Any], limit: int
@@ -205,30 +205,33 @@ class ClaimStore(PairStore):
         ]
 
     async def _claimed(
-        self,
-        operation: str,
-        body: Callable[[Session | None], Awaitable[list[NotificationClaim]]],
+        self, operation: str, choose: Callable[[], Awaitable[_Chosen]]
     ) -> list[NotificationClaim]:
         """
         All at once, or if others claim the same records at this moment, one by one.
 
-        In a crowd every transaction would meet another one; one by one they share.
+        In a crowd every transaction would meet another one; one by one they share. What is
+        claimed is read outside, since a transaction can't read two indexes at once; what is
+        written is compared with what was read.
         """
-        if self._host.pool.is_replicated:
-            with suppress(LostRaceError):
-                return await self._host.once(body)
-        return await self._host.swap(operation, partial(body, None))
-
-    async def _granted(
-        self,
-        changes: Sequence[Change],
-        granted: list[NotificationClaim],
-        session: Session | None,
-    ) -> list[NotificationClaim]:
-        """Write claims; without a transaction each by itself, and only those that won count."""
-        if session is not None:
-            await self._write(changes, session, claiming=True)
+        changes, granted = await choose()
+        if not granted:
+            return []
+        with suppress(LostRaceError):
+            if not self._host.pool.is_replicated:
+                return await self._one_by_one(changes, granted)
+            await self._host.once(partial(self._write, changes, claiming=True))
             return granted
+
+        async def attempt() -> list[NotificationClaim]:
+            return await self._one_by_one(*await choose())
+
+        return await self._host.swap(operation, attempt)
+
+    async def _one_by_one(
+        self, changes: Sequence[Change], granted: Sequence[NotificationClaim]
+    ) -> list[NotificationClaim]:
+        """Write claims, each by itself; only those that won count."""
         won: list[NotificationClaim] = []
         for change, claim in zip(changes, granted, strict=True):
             try:
