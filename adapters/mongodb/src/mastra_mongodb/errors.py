@@ -48,6 +48,8 @@ from mastra_core.errors import (
 
 __all__ = (
     "MINIMUM_SERVER",
+    "Fault",
+    "Kind",
     "OldServerError",
     "bus_errors",
     "error_id",

@@ -24,7 +24,7 @@ from mastra_mongodb.errors import heed, requests
 from mastra_mongodb.pool import MongoPool
 from mastra_mongodb.schema import EVENTS, GROUPS, LEASES, WAKE, Names
 
-__all__ = ("Feed", "Listener")
+__all__ = ("Document", "Feed", "Listener")
 
 logger = logging.getLogger(__name__)
 

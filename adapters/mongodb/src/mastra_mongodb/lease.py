@@ -41,7 +41,7 @@ from mastra_mongodb.leases import (
 from mastra_mongodb.migrate import MigrationPlan
 from mastra_mongodb.settings import MongoSettings
 
-__all__ = ("MongoLease",)
+__all__ = ("Document", "MongoLease")
 
 #: How long after its time an expiry is reported (L7).
 _EXPIRY_GRACE_MS: Final = 20

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 __all__ = (
     "SIGHT",
+    "Expression",
     "acquire_stages",
     "own_filter",
     "release_stages",

@@ -24,7 +24,16 @@ from mastra_mongodb.documents import ROWS
 from mastra_mongodb.errors import MINIMUM_SERVER, OldServerError, is_transient
 from mastra_mongodb.settings import MongoSettings
 
-__all__ = ("Collection", "Document", "MongoPool", "Session", "open_pool", "pool_key")
+__all__ = (
+    "DURABLE",
+    "RELAXED",
+    "Collection",
+    "Document",
+    "MongoPool",
+    "Session",
+    "open_pool",
+    "pool_key",
+)
 
 T = TypeVar("T")
 

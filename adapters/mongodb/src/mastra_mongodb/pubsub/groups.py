@@ -20,7 +20,7 @@ from mastra_core.bus.topic_class import is_durable
 from mastra_mongodb.home import Home
 from mastra_mongodb.pool import Collection, Session
 
-__all__ = ("ClaimedGroup", "Groups", "Held")
+__all__ = ("MAX_HELD", "ClaimedGroup", "Document", "Groups", "Held")
 
 Document = dict[str, Any]
 

@@ -27,7 +27,7 @@ from mastra_mongodb.home import Home
 from mastra_mongodb.pool import Collection, Session
 from mastra_mongodb.pubsub.envelope import CHUNK_BYTES, Row, row_from
 
-__all__ = ("ANY_EPOCH", "Document", "Log", "LogLimits", "position_from_cursor")
+__all__ = ("ANY_EPOCH", "Document", "Log", "LogLimits", "Placed", "position_from_cursor")
 
 logger = logging.getLogger(__name__)
 

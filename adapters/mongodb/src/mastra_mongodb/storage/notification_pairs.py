@@ -25,7 +25,16 @@ from mastra_mongodb.errors import is_duplicate
 from mastra_mongodb.pool import Collection, Session
 from mastra_mongodb.storage.host import Host, LostRaceError
 
-__all__ = ("NO_SIDECAR", "RECORDS", "Change", "Found", "Pair", "PairStore", "sidecar_key")
+__all__ = (
+    "NO_SIDECAR",
+    "RECORDS",
+    "Change",
+    "Found",
+    "Pair",
+    "PairStore",
+    "sidecar_key",
+    "sidecar_members",
+)
 
 T = TypeVar("T")
 

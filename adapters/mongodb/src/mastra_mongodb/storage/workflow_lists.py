@@ -25,6 +25,7 @@ from mastra_mongodb.storage.host import STORE, Host
 from mastra_mongodb.storage.snapshots import snapshot_from_row
 
 __all__ = (
+    "Document",
     "RunLists",
     "owned_by",
     "run_from_row",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ("change", "later", "merge_results", "merge_state", "persist", "replace")
+__all__ = ("Expression", "change", "later", "merge_results", "merge_state", "persist", "replace")
 
 Expression = Any
 

@@ -44,7 +44,7 @@ from mastra_mongodb.storage.snapshots import (
 )
 from mastra_mongodb.storage.workflow_lists import RunLists, run_from_row
 
-__all__ = ("MongoWorkflows",)
+__all__ = ("Document", "MongoWorkflows")
 
 Document = dict[str, Any]
 
