@@ -66,6 +66,9 @@ logger = logging.getLogger(__name__)
 
 #: How often an event is published before it is given up; readers look at the records too.
 _PUBLISHES: Final = 3
+#: How often a lease that is about to be free is asked for, and the seconds in between.
+_LEASE_TRIES: Final = 40
+_LEASE_PAUSE: Final = 0.05
 _OPEN: Final = ("pending", "running", "suspended")
 
 FindExecutor = Callable[[str, str], TaskExecutor | None]
@@ -304,7 +307,8 @@ class BackgroundTaskManager:
         return HeldLease(
             self._lease,
             lease_key(task_id),
-            self.worker_id,
+            # An owner each: two of one process keep each other out as well.
+            f"{self.worker_id}:{self._ids.new('lease')}",
             self.settings.lease_ttl_ms,
             clock=self.clock,
         )
@@ -335,11 +339,14 @@ class BackgroundTaskManager:
                 await shielded(self._give_up(job), LAST_WRITES)
             raise
         finally:
-            self._jobs.pop(job.task.id, None)
             if job.has_place:
                 self._places.give_back(job.task.agent_id)
-            await shielded(self._let_go(job), LAST_WRITES)
-            self._pump()
+            try:
+                await shielded(self._let_go(job), LAST_WRITES)
+            finally:
+                if self._jobs.get(job.task.id) is job:
+                    del self._jobs[job.task.id]
+                self._pump()
 
     async def _let_go(self, job: Job) -> None:
         try:
@@ -647,7 +654,7 @@ class BackgroundTaskManager:
             has_place=True,
         )
         try:
-            if not await lease.acquire() or not await begin(job, self):
+            if not await self._acquire_suspended(lease, task) or not await begin(job, self):
                 # Another answer was faster.
                 check_resumable(await self.store.get_task(task_id) or task)
                 raise TaskError(
@@ -661,6 +668,23 @@ class BackgroundTaskManager:
         self._jobs[task_id] = job
         self._start(job, is_begun=True)
         return job.task
+
+    async def _acquire_suspended(self, lease: HeldLease, task: BackgroundTask) -> bool:
+        """
+        The lease of a task that waits; who suspended it may be about to let it go.
+
+        Raises:
+            TaskError: It was resumed meanwhile.
+        """
+        for _ in range(_LEASE_TRIES):
+            earlier = self._jobs.get(task.id)
+            if earlier is not None and earlier.work is not None:
+                await asyncio.wait([earlier.work])
+            if await lease.acquire():
+                return True
+            check_resumable(await self.store.get_task(task.id) or task)
+            await self.clock.sleep(_LEASE_PAUSE)
+        return False
 
     def stream(
         self,

@@ -21,7 +21,7 @@ from mastra_core.base.clock import SystemClock
 from mastra_core.base.ids import UuidIds
 from mastra_core.config import Settings
 from mastra_core.contracts.background import TaskPlan
-from mastra_core.errors import StorageConnectionError
+from mastra_core.errors import StorageConnectionError, TaskError
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.wire.events import Event
 from mastra_core.wire.tasks import BackgroundTask
@@ -438,6 +438,40 @@ async def test_an_application_may_be_opened_again(shared: Any) -> None:
             (task,) = (await manager_of(app).list_tasks(thread_id=f"t{number}")).tasks
             assert (await ends(app, task.id)).status == "completed"
     assert app.background_tasks is None
+
+
+async def test_two_answers_to_one_suspended_task_are_one(open_app: OpenApp) -> None:
+    """The slower one is refused, and takes nothing from the faster one."""
+    gates = Gates()
+    ran: list[Any] = []
+
+    async def body(args: Any, context: ToolContext) -> Any:
+        if not context.is_resumed:
+            await context.suspend("which?")
+            return None
+        ran.append(context.resume_data)
+        await gates.wait("end")
+        return context.resume_data
+
+    tool = FunctionTool(id="research", execute=body, background=True)
+    agent = Agent(id="helper", model=ScriptedModel([CALL, [text("ok")]]), tools=[tool])
+    app = await open_app(agent)
+    await (await agent.stream("go", **THREAD)).wait()
+    manager = manager_of(app)
+    (task,) = (await manager.list_tasks()).tasks
+    await manager.wait_for_end([task.id], limit_ms=10_000)
+
+    answers = await asyncio.gather(
+        manager.resume(task.id, "green"), manager.resume(task.id, "black"), return_exceptions=True
+    )
+    await gates.reached("end")
+    owner = await app.lease.get_lease_owner(lease_key(task.id))
+    gates.open("end")
+    ended = await ends(app, task.id)
+
+    assert [isinstance(answer, TaskError) for answer in answers].count(True) == 1
+    assert ran == [ended.result]
+    assert owner is not None
 
 
 # -- a process that is killed -------------------------------------------------------------------

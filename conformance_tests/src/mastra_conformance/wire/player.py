@@ -66,12 +66,35 @@ async def _observed(stage: Stage) -> dict[str, Any]:
         "prompts": stage.requests,
         "chunks": {name: plain(chunks) for name, chunks in stage.heard.items() if chunks},
         "streams": {
-            name: [_without_transcript(plain(chunk)) async for chunk in output.full_stream]
+            name: _ordered(
+                [_without_transcript(plain(chunk)) async for chunk in output.full_stream]
+            )
             for name, output in stage.streams.items()
         },
         "toolExecutions": plain(stage.journal.tool_executions),
         "hooks": plain(stage.journal.hooks),
     }
+
+
+def _ordered(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """
+    The chunks, with the start of a task right after its announcement.
+
+    When the bus brings it into a stream depends on what else goes on (streaming.md 9, rule 6).
+    """
+    starts = {
+        chunk["payload"]["taskId"]: chunk
+        for chunk in chunks
+        if chunk["type"] == "background-task-running"
+    }
+    ordered = []
+    for chunk in chunks:
+        if chunk["type"] != "background-task-running":
+            ordered.append(chunk)
+        if chunk["type"] == "background-task-started":
+            start = starts.pop(chunk["payload"]["taskId"], None)
+            ordered += [start] if start is not None else []
+    return [*ordered, *starts.values()]
 
 
 def _without_transcript(chunk: dict[str, Any]) -> dict[str, Any]:
