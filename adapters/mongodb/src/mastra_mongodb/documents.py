@@ -53,7 +53,7 @@ ODD: Final = "__mastra_py_json"
 class _Numbers(TypeDecoder):
     """Node writes ``1`` as a double; JSON knows one kind of number."""
 
-    bson_type = float
+    bson_type = float  # pyright: ignore[reportAssignmentType]  # as the driver documents it
 
     def transform_bson(self, value: Any) -> Any:
         return int(value) if value.is_integer() and -(2.0**53) <= value <= 2.0**53 else value
@@ -62,7 +62,7 @@ class _Numbers(TypeDecoder):
 class _Integers(TypeDecoder):
     """A plain integer instead of the driver's own kind."""
 
-    bson_type = Int64
+    bson_type = Int64  # pyright: ignore[reportAssignmentType]  # as the driver documents it
 
     def transform_bson(self, value: Any) -> Any:
         return int(value)
@@ -71,7 +71,7 @@ class _Integers(TypeDecoder):
 class _Times(TypeDecoder):
     """A time inside of JSON is text."""
 
-    bson_type = datetime
+    bson_type = datetime  # pyright: ignore[reportAssignmentType]  # as the driver documents it
 
     def transform_bson(self, value: Any) -> Any:
         return to_iso_ms(value)
@@ -80,7 +80,7 @@ class _Times(TypeDecoder):
 class _Ids(TypeDecoder):
     """What only a peer's driver can have put there; JavaScript writes it as text."""
 
-    bson_type = ObjectId
+    bson_type = ObjectId  # pyright: ignore[reportAssignmentType]  # as the driver documents it
 
     def transform_bson(self, value: Any) -> Any:
         return str(value)
@@ -89,7 +89,7 @@ class _Ids(TypeDecoder):
 class _Decimals(TypeDecoder):
     """Likewise."""
 
-    bson_type = Decimal128
+    bson_type = Decimal128  # pyright: ignore[reportAssignmentType]  # as the driver documents it
 
     def transform_bson(self, value: Any) -> Any:
         return str(value)
@@ -98,7 +98,7 @@ class _Decimals(TypeDecoder):
 class _Bytes(TypeDecoder):
     """Likewise, as base64."""
 
-    bson_type = bytes
+    bson_type = bytes  # pyright: ignore[reportAssignmentType]  # as the driver documents it
 
     def transform_bson(self, value: Any) -> Any:
         return base64.b64encode(value).decode("ascii")

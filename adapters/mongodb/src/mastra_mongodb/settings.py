@@ -30,7 +30,7 @@ class MongoSettings(BusOptions):
     """
 
     #: ``mongodb://user:password@host/database?replicaSet=rs0``, or ``mongodb+srv://…``
-    url: str
+    url: str  # pyright: ignore[reportGeneralTypeIssues]  # pydantic takes members by name
     #: The database; else the one in the path of the URL, else ``mastra``.
     database: str | None = Field(default=None, pattern=r"^[^/\\. \"$*<>:|?\x00]+$", max_length=63)
     #: Put in front of every collection name; with one, peers of the other language see nothing.

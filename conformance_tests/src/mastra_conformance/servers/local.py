@@ -180,15 +180,17 @@ class RunningServer:
     def _popen(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         folder = self._own_folder()
         with (folder / "output.log").open("ab") as log:
-            return subprocess.Popen(
+            options = cast("dict[str, Any]", self.account.options)
+            process: subprocess.Popen[Any] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
                 start_new_session=True,
-                **cast("dict[str, Any]", self.account.options),
+                **options,
             )
+            return process
 
 
 @contextmanager
