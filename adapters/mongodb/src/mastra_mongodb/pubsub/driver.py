@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Final
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
@@ -205,8 +206,8 @@ class MongoDriver:
         fence = one.fence
         pool = self._home.pool
         if not pool.is_replicated:
-            await self._check_fence(fence, None)
-            return await self._log.append(topic, [_document(one)])
+            check = partial(self._check_fence, fence, None)
+            return await self._log.append(topic, [_document(one)], check=check)
 
         async def body(session: Session) -> list[Placed]:
             await self._check_fence(fence, session)

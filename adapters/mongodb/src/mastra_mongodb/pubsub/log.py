@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -212,10 +212,23 @@ class Log:
     # -- append ----------------------------------------------------------------------------
 
     async def append(
-        self, topic: str, documents: Sequence[Document], session: Session | None = None
+        self,
+        topic: str,
+        documents: Sequence[Document],
+        session: Session | None = None,
+        *,
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> list[Placed]:
         """
         Put documents behind the last event, in this order.
+
+        Args:
+            topic: Its log.
+            documents: Events without places.
+            session: Of a transaction.
+            check: Raises if they may not be stored. Nothing else comes into the topic
+                between a check and what it allowed: the place would be taken, and the
+                next try checks again.
 
         Raises:
             PyMongoError: Nobody knows what was stored. In a transaction also if a place was
@@ -227,8 +240,11 @@ class Log:
         rest = list(documents)
         for _ in range(_TRIES):
             head = self._head(topic) or await self._open(topic)
+            epoch, last = head.epoch, head.seq
+            if check is not None:
+                await check()
             numbered = [
-                _at(key, head.epoch, head.seq + number, document)
+                _at(key, epoch, last + number, document)
                 for number, document in enumerate(rest, start=1)
             ]
             try:
@@ -245,7 +261,7 @@ class Log:
             except PyMongoError:
                 self.forget(topic)
                 raise
-            placed += [Placed((head.epoch, one["s"]), one) for one in numbered]
+            placed += [Placed((epoch, one["s"]), one) for one in numbered]
             head.seq = max(head.seq, int(numbered[-1]["s"]))
             await self._keep_chunks(rest)
             await self._after_append(topic, head)

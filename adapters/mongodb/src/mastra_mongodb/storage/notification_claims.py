@@ -107,7 +107,7 @@ class ClaimStore(PairStore):
             each=[*self._joined(), {"$match": _CLAIMABLE}],
         )
 
-        async def choose() -> _Chosen:
+        async def choose(limit: int) -> _Chosen:
             found, store_now = await self._read_pairs(stages, None)
             changes: list[Change] = []
             granted: list[NotificationClaim] = []
@@ -127,7 +127,7 @@ class ClaimStore(PairStore):
             return changes, granted
 
         with self._host.errors("claim_due"):
-            return await self._claimed("claim_due", choose)
+            return await self._claimed("claim_due", choose, limit)
 
     async def claim_unconfirmed(
         self,
@@ -144,9 +144,9 @@ class ClaimStore(PairStore):
         filters: dict[str, Any] = {"status": {"$in": ["pending", "delivered"]}}
         if agent_ids is not None:
             filters["agentId"] = {"$in": [*agent_ids, None]}
-        stages = self._unconfirmed_stages(before, filters, limit)
 
-        async def choose() -> _Chosen:
+        async def choose(limit: int) -> _Chosen:
+            stages = self._unconfirmed_stages(before, filters, limit)
             cursor = await self._sidecars.aggregate(stages)
             documents = await cursor.to_list()
             changes: list[Change] = []
@@ -164,7 +164,7 @@ class ClaimStore(PairStore):
             return changes, granted
 
         with self._host.errors("claim_unconfirmed"):
-            return await self._claimed("claim_unconfirmed", choose)
+            return await self._claimed("claim_unconfirmed", choose, limit)
 
     def _unconfirmed_stages(
         self, before: datetime, filters: Mapping[str, Any], limit: int
@@ -205,26 +205,39 @@ class ClaimStore(PairStore):
         ]
 
     async def _claimed(
-        self, operation: str, choose: Callable[[], Awaitable[_Chosen]]
+        self, operation: str, choose: Callable[[int], Awaitable[_Chosen]], limit: int
     ) -> list[NotificationClaim]:
         """
         All at once, or if others claim the same records at this moment, one by one.
 
-        In a crowd every transaction would meet another one; one by one they share. What is
-        claimed is read outside, since a transaction can't read two indexes at once; what is
-        written is compared with what was read.
+        In a crowd every transaction would meet another one; one by one they share, and go on
+        until there are enough or nothing is left: fewer than the limit means that nothing
+        else is due. What is claimed is read outside, since a transaction can't read two
+        indexes at once; what is written is compared with what was read.
         """
-        changes, granted = await choose()
+        changes, granted = await choose(limit)
         if not granted:
             return []
-        with suppress(LostRaceError):
-            if not self._host.pool.is_replicated:
-                return await self._one_by_one(changes, granted)
-            await self._host.once(partial(self._write, changes, claiming=True))
-            return granted
+        if self._host.pool.is_replicated:
+            with suppress(LostRaceError):
+                await self._host.once(partial(self._write, changes, claiming=True))
+                return granted
+            changes, granted = await choose(limit)
+        won: list[NotificationClaim] = []
 
         async def attempt() -> list[NotificationClaim]:
-            return await self._one_by_one(*await choose())
+            nonlocal changes, granted
+            while granted:
+                more = await self._one_by_one(changes, granted)
+                won.extend(more)
+                is_contended = len(more) < len(granted)
+                if len(won) >= limit or not is_contended:
+                    break
+                changes, granted = await choose(limit - len(won))
+                if not more:
+                    # Others took every one of them.
+                    raise LostRaceError
+            return won
 
         return await self._host.swap(operation, attempt)
 
@@ -239,9 +252,6 @@ class ClaimStore(PairStore):
             except LostRaceError:
                 continue
             won.append(claim)
-        if granted and not won:
-            # Others took every one of them; that doesn't mean that nothing else is due.
-            raise LostRaceError
         return won
 
     async def extend_claim(self, ref: ClaimRef, *, visibility_ms: int = 120_000) -> bool:

@@ -8,13 +8,17 @@ the sidecar before the columns move, and it is closed after the record was writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pymongo import DeleteOne, UpdateOne
+from pymongo import DeleteOne, ReturnDocument, UpdateOne
+from pymongo.errors import DuplicateKeyError
 
+from mastra_core.base.jsonjs import encode_bytes
 from mastra_core.contracts.storage import ClaimRef
 from mastra_core.rules import notification_claims as claims
 from mastra_core.rules.notification_claims import Sidecar
@@ -23,6 +27,7 @@ from mastra_core.wire.tables import NOTIFICATION_CLAIMS, NOTIFICATIONS
 from mastra_mongodb.documents import DocumentCodec
 from mastra_mongodb.errors import is_duplicate
 from mastra_mongodb.pool import Collection, Session
+from mastra_mongodb.schema import MUTEXES
 from mastra_mongodb.storage.host import Host, LostRaceError
 
 __all__ = (
@@ -41,6 +46,9 @@ T = TypeVar("T")
 Pair = tuple[NotificationRecord, Sidecar]
 
 NO_SIDECAR: Final = Sidecar()
+
+#: How long a mutex is held at most.
+_MUTEX_MS: Final = 10_000
 
 RECORDS: Final = DocumentCodec(
     NotificationRecord,
@@ -254,6 +262,45 @@ class PairStore:
             {"_id": key, "token": {"$exists": False}}, {"$set": sidecar_members(after)}, upsert=True
         )
 
+    # -- without transactions --------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _mutex(self, name: str) -> AsyncIterator[None]:
+        """
+        Be the only one at something, on a server without transactions.
+
+        Raises:
+            LostRaceError: Somebody else is.
+        """
+        holder = self._host.ids.new("mutex")
+        if not await self._take_mutex(name, holder):
+            raise LostRaceError
+        try:
+            yield
+        finally:
+            await self._host.relaxed(MUTEXES).delete_one({"_id": name, "holder": holder})
+
+    async def _take_mutex(self, mutex: str, holder: str) -> bool:
+        """Take it if it is free, or its holder died with it, by the server's clock."""
+        is_free = {
+            "$or": [
+                {"$eq": [{"$ifNull": ["$holder", None]}, None]},
+                {"$lte": ["$until", "$$NOW"]},
+            ]
+        }
+        until = {"$add": ["$$NOW", _MUTEX_MS]}
+        taken = {"_id": "$_id", "holder": {"$literal": holder}, "until": until, "at": "$$NOW"}
+        try:
+            document = await self._host.relaxed(MUTEXES).find_one_and_update(
+                {"_id": mutex},
+                [{"$replaceWith": {"$cond": [is_free, taken, "$$ROOT"]}}],
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+        except DuplicateKeyError:
+            return False
+        return document is not None and document["holder"] == holder
+
     # -- one rule on one pair --------------------------------------------------------------
 
     async def _change(
@@ -286,8 +333,9 @@ class PairStore:
     ) -> T:
         """Read the pairs of claims, None for those that aren't current, and write a decision."""
 
+        keys = [(ref.thread_id, ref.notification_id) for ref in refs]
+
         async def body(session: Session | None) -> T:
-            keys = [(ref.thread_id, ref.notification_id) for ref in refs]
             pairs, now = await self._read_refs(list(dict.fromkeys(keys)), session)
             found: list[Found | None] = []
             for ref, key in zip(refs, keys, strict=True):
@@ -299,5 +347,20 @@ class PairStore:
                 await self._write(changes, session)
             return answer
 
+        async def alone(session: Session | None) -> T:
+            if session is not None:
+                return await body(session)
+            # A record and its sidecar aren't read in one step here; of two who settle a
+            # claim one would see what the other has written by half.
+            async with AsyncExitStack() as stack:
+                for thread_id in sorted({thread_id for thread_id, _ in keys}):
+                    await stack.enter_async_context(self._mutex(_settling(thread_id)))
+                return await body(None)
+
         with self._host.errors(operation):
-            return await self._host.together(operation, body)
+            return await self._host.together(operation, alone)
+
+
+def _settling(thread_id: str) -> str:
+    """The name of the mutex for the claims of a thread."""
+    return f"claims:{hashlib.sha256(encode_bytes(thread_id)).hexdigest()}"

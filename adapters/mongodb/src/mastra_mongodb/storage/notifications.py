@@ -55,8 +55,6 @@ __all__ = ("MongoNotifications",)
 
 #: Ids in one command of a bulk update.
 _BULK = 1_000
-#: How long a mutex of a scope is held at most on a server without transactions.
-_MUTEX_MS = 10_000
 
 _INBOX = (("updatedAt", -1), ("createdAt", -1), ("id", 1))
 _MAPS = ("attributes", "metadata")
@@ -204,35 +202,9 @@ class MongoNotifications(ClaimStore):
             return None
 
     async def _create_under_mutex(self, mutex: str, draft: _Draft) -> NotificationRecord | None:
-        holder = self._host.ids.new("mutex")
-        if not await self._take_mutex(mutex, holder):
-            raise LostRaceError
-        try:
+        async with self._mutex(mutex):
             merged = await self._merge(draft, None)
             return merged if merged is not None else await self._insert(draft)
-        finally:
-            await self._host.relaxed(MUTEXES).delete_one({"_id": mutex, "holder": holder})
-
-    async def _take_mutex(self, mutex: str, holder: str) -> bool:
-        """Take it if it is free, or its holder died with it, by the server's clock."""
-        is_free = {
-            "$or": [
-                {"$eq": [{"$ifNull": ["$holder", None]}, None]},
-                {"$lte": ["$until", "$$NOW"]},
-            ]
-        }
-        until = {"$add": ["$$NOW", _MUTEX_MS]}
-        taken = {"_id": "$_id", "holder": {"$literal": holder}, "until": until, "at": "$$NOW"}
-        try:
-            document = await self._host.relaxed(MUTEXES).find_one_and_update(
-                {"_id": mutex},
-                [{"$replaceWith": {"$cond": [is_free, taken, "$$ROOT"]}}],
-                upsert=True,
-                return_document=ReturnDocument.AFTER,
-            )
-        except DuplicateKeyError:
-            return False
-        return document is not None and document["holder"] == holder
 
     async def _merge(self, draft: _Draft, session: Session | None) -> NotificationRecord | None:
         """Merge into the pending record with the key, if there is one."""
