@@ -39,6 +39,7 @@ _REFERENCE: Final = re.compile(
     r"|(signals|streaming|snapshots|notifications|workflows|processors)\.md \S.*)"
 )
 _MEMBERS: Final = frozenset({"scenes", "pointers", "kind", "because", "reason"})
+_OPTIONAL: Final = frozenset({"only_on"})
 
 
 class DifferencesFileError(Exception):
@@ -58,6 +59,8 @@ class AllowedDifference:
     #: The sentence that asks for it.
     because: str
     reason: str
+    #: The store on which it occurs; None: on any.
+    only_on: str | None = None
 
     @property
     def must_occur(self) -> bool:
@@ -78,7 +81,7 @@ def all_differences() -> tuple[AllowedDifference, ...]:
 
 
 def _entry(raw: Mapping[str, Any]) -> AllowedDifference:
-    if set(raw) != _MEMBERS:
+    if set(raw) - _OPTIONAL != _MEMBERS:
         raise DifferencesFileError(f"Members must be {sorted(_MEMBERS)}, not {sorted(raw)}.")
     if raw["kind"] not in get_args(Kind):
         raise DifferencesFileError(f"Unknown kind {raw['kind']!r} for {raw['pointers']}.")
@@ -90,6 +93,7 @@ def _entry(raw: Mapping[str, Any]) -> AllowedDifference:
         kind=raw["kind"],
         because=raw["because"],
         reason=raw["reason"],
+        only_on=raw.get("only_on"),
     )
 
 
