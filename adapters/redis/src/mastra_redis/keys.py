@@ -87,26 +87,28 @@ class Keys:
         self.prefix: bytes = raw(prefix)
         p = self.prefix
         # -- shared with the TypeScript system
-        self.threads = p + raw(f"{tables.THREADS}:id:")
-        self.messages = p + raw(f"{tables.MESSAGES}:threadId:")
-        self.message_threads = p + b"msg-idx:"
-        self.resources = p + raw(f"{tables.RESOURCES}:")
-        self.snapshot_family = p + raw(f"{tables.WORKFLOW_SNAPSHOTS}:")
-        self.snapshots = p + raw(f"{tables.WORKFLOW_SNAPSHOTS}:namespace:workflows:workflow_name:")
+        self.threads: bytes = p + raw(f"{tables.THREADS}:id:")
+        self.messages: bytes = p + raw(f"{tables.MESSAGES}:threadId:")
+        self.message_threads: bytes = p + b"msg-idx:"
+        self.resources: bytes = p + raw(f"{tables.RESOURCES}:")
+        self.snapshot_family: bytes = p + raw(f"{tables.WORKFLOW_SNAPSHOTS}:")
+        self.snapshots: bytes = p + raw(
+            f"{tables.WORKFLOW_SNAPSHOTS}:namespace:workflows:workflow_name:"
+        )
         # -- records that only we have
-        self.notifications = p + raw(f"{tables.NOTIFICATIONS}:threadId:")
-        self.sidecars = p + raw(f"{tables.NOTIFICATION_CLAIMS}:threadId:")
-        self.states = p + raw(f"{tables.THREAD_STATE}:threadId:")
-        self.tasks = p + raw(f"{tables.BACKGROUND_TASKS}:id:")
-        self.schedules = p + raw(f"{tables.SCHEDULES}:id:")
-        self.triggers = p + raw(f"{tables.SCHEDULE_TRIGGERS}:id:")
+        self.notifications: bytes = p + raw(f"{tables.NOTIFICATIONS}:threadId:")
+        self.sidecars: bytes = p + raw(f"{tables.NOTIFICATION_CLAIMS}:threadId:")
+        self.states: bytes = p + raw(f"{tables.THREAD_STATE}:threadId:")
+        self.tasks: bytes = p + raw(f"{tables.BACKGROUND_TASKS}:id:")
+        self.schedules: bytes = p + raw(f"{tables.SCHEDULES}:id:")
+        self.triggers: bytes = p + raw(f"{tables.SCHEDULE_TRIGGERS}:id:")
         # -- our indexes
-        self.memory = p + b"mastra_py_memory:"
-        self.runs = p + b"mastra_py_runs:"
-        self.inbox = p + b"mastra_py_inbox:"
-        self.task_index = p + b"mastra_py_tasks:"
-        self.schedule_index = p + b"mastra_py_schedules:"
-        self.schema = p + raw(tables.SCHEMA_VERSIONS)
+        self.memory: bytes = p + b"mastra_py_memory:"
+        self.runs: bytes = p + b"mastra_py_runs:"
+        self.inbox: bytes = p + b"mastra_py_inbox:"
+        self.task_index: bytes = p + b"mastra_py_tasks:"
+        self.schedule_index: bytes = p + b"mastra_py_schedules:"
+        self.schema: bytes = p + raw(tables.SCHEMA_VERSIONS)
 
     # -- memory --------------------------------------------------------------------------------
 

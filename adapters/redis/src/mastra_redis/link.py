@@ -123,7 +123,7 @@ class Link:
         self._is_closed = False
         self._last_failure: BaseException | None = None
         #: Round trips since the link was opened: how often commands were written.
-        self.writes = 0
+        self.writes: int = 0
         self._observer: Callable[[tuple[Argument, ...]], None] | None = None
 
     # -- life ----------------------------------------------------------------------------------

@@ -71,10 +71,10 @@ class Server:
 
     def __init__(self, link: Link, pool: ConnectionPool, options: ConnectionOptions) -> None:
         self.link = link
-        self.scripts = Scripts(link)
+        self.scripts: Scripts = Scripts(link)
         #: The URL without secrets, for messages.
-        self.where = place_of_url(options.url)
-        self.facts = ServerFacts(
+        self.where: str = place_of_url(options.url)
+        self.facts: ServerFacts = ServerFacts(
             version="", role="master", mode="standalone",
             has_log=True, has_snapshots=True, max_memory=0, eviction="noeviction",
         )  # fmt: skip

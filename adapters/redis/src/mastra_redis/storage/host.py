@@ -107,8 +107,8 @@ class Host:
         self.clock = clock
         self.ids = ids
         self.where = where
-        self.name = "redis"
-        self.recent = Recent()
+        self.name: str = "redis"
+        self.recent: Recent = Recent()
         self._server: Server | None = None
         self._own = raw(ids.new("store"))
         self._places = 0

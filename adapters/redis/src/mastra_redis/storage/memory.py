@@ -35,7 +35,7 @@ class RedisMemory(ThreadStore, MessageStore):
     def __init__(self, host: Host) -> None:
         self._host = host
         self._keys = host.keys
-        self.foreign = ForeignKeys(host, host.keys.threads, self._check_threads)
+        self.foreign: ForeignKeys = ForeignKeys(host, host.keys.threads, self._check_threads)
 
     # -- resources -----------------------------------------------------------------------------
 
