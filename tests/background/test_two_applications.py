@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -389,34 +385,6 @@ async def test_closing_lets_go_of_what_may_be_repeated(open_app: OpenApp, shared
     assert (task.status, task.retry_count, again.ran) == ("completed", 1, ["call_1"])
 
 
-@case("streaming", 46)
-async def test_leases_of_a_file_keep_other_processes_out(tmp_path: Path) -> None:
-    """The same with a libSQL file as store and lease, and two handles on it."""
-    url = f"file:{tmp_path / 'app.db'}"
-    first, other = Desk(CALL, [text("started")]), Desk()
-    options: dict[str, Any] = {
-        "storage": url,
-        "pubsub": "memory:",
-        "lease": url,
-        "settings": Settings(),
-        "notifications": {"enabled": False},
-        "background_tasks": {"shutdown_grace_ms": 0},
-    }
-    async with Mastra(agents=[first.agent], **options) as app:
-        await (await first.agent.stream("go", **THREAD)).wait()
-        await first.gates.reached("end")
-        (before,) = (await manager_of(app).list_tasks()).tasks
-        async with Mastra(agents=[other.agent], **options) as second:
-            await manager_of(second)._recovery.look()
-            after = await manager_of(second).get_task(before.id)
-            assert after is not None
-            assert after.to_wire() == before.to_wire()
-        first.gates.open("end")
-        ended = await ends(app, before.id)
-
-    assert (ended.status, other.ran) == ("completed", [])
-
-
 async def test_an_application_may_be_opened_again(shared: Any) -> None:
     """The manager is made when the store is there, each time anew (R127)."""
     desk = Desk(CALL, [text("started")], CALL, [text("started")])
@@ -472,98 +440,3 @@ async def test_two_answers_to_one_suspended_task_are_one(open_app: OpenApp) -> N
     assert [isinstance(answer, TaskError) for answer in answers].count(True) == 1
     assert ran == [ended.result]
     assert owner is not None
-
-
-# -- a process that is killed -------------------------------------------------------------------
-
-CHILD = """
-import asyncio, sys
-from mastra_core import Agent, FunctionTool, Mastra
-from mastra_core.config import Settings
-from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
-from mastra_core.background import manager, execute
-
-async def never(args, context):
-    if sys.argv[2] == "body":
-        die()
-    return "found"
-
-def die():
-    import os
-    print("dying", flush=True)
-    os._exit(9)
-
-def kill_at(place):
-    async def killed(*args, **options):
-        die()
-    if place == "recorded":
-        manager.begin = killed
-    if place == "ending":
-        execute._end = killed
-    if place == "message":
-        manager.BackgroundTaskManager.deliver = killed
-    if place == "event":
-        old = manager.BackgroundTaskManager.tell
-        async def tell(self, kind, task, chunk=None):
-            if kind == "task.completed":
-                die()
-            await old(self, kind, task, chunk=chunk)
-        manager.BackgroundTaskManager.tell = tell
-
-async def main():
-    kill_at(sys.argv[2])
-    model = ScriptedModel([[tool_call("research", {"topic": "tea"})], [text("started")]])
-    tool = FunctionTool(id="research", execute=never, background={"max_retries": 1})
-    agent = Agent(id="helper", model=model, tools=[tool])
-    async with Mastra(storage=sys.argv[1], pubsub="memory:", lease=sys.argv[1], agents=[agent],
-                      settings=Settings(), notifications={"enabled": False},
-                      background_tasks={"lease_ttl_ms": 1000}):
-        await (await agent.stream("go", thread_id="t1", resource_id="u1")).wait()
-        await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("place", ["recorded", "body", "ending", "message", "event"])
-async def test_a_killed_process_loses_no_task(tmp_path: Path, place: str) -> None:
-    """Killed at every step; the next process on the same file ends the task and the message."""
-    url = f"file:{tmp_path / 'app.db'}"
-    died = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", CHILD, url, place],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (died.returncode, died.stdout) == (9, "dying\n"), died.stderr
-
-    desk = Desk(max_retries=1)
-    desk.gates.open("end")
-    async with Mastra(
-        storage=url,
-        pubsub="memory:",
-        lease=url,
-        agents=[desk.agent],
-        settings=Settings(),
-        notifications={"enabled": False},
-        background_tasks={"lease_ttl_ms": 1000, "recovery_interval_ms": 200, "poll_ms": 100},
-    ) as app:
-        (left,) = (await manager_of(app).list_tasks()).tasks
-        task = await ends(app, left.id)
-        told = await _told(app)
-
-    assert task.status == "completed", json.dumps(task.to_wire())
-    assert len(desk.ran) == (0 if place in ("message", "event") else 1)
-    assert told == [("result", "found")]
-
-
-async def _told(app: Mastra) -> list[tuple[str, Any]]:
-    """The calls of the thread, once none of them is a placeholder."""
-    async with asyncio.timeout(20):
-        while True:
-            await manager_of(app)._recovery.look()
-            told = [(call["state"], call["result"]) for call in await calls_of(app)]
-            if not any(str(result).startswith("Background task") for _, result in told) and told:
-                return told
