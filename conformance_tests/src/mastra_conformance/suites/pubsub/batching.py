@@ -76,38 +76,38 @@ class BatchingSuite(Suite):
     async def test_the_deadline_counts_from_the_first_event(
         self, pubsub: PubSub, clock: Clock, elapse: Elapse
     ) -> None:
-        """One waits 50 ms; a second one later doesn't prolong it."""
+        """One waits a second; another one later doesn't prolong it."""
         seen = _Bursts(clock)
-        await pubsub.subscribe("t", seen, batch=BatchPolicy(max_wait_ms=50, coalesce=seen.begin))
+        await pubsub.subscribe("t", seen, batch=BatchPolicy(max_wait_ms=1000, coalesce=seen.begin))
         started = clock.monotonic()
 
         await pubsub.publish("t", make_event(1))
         await settle()
-        await elapse(30)
+        await elapse(400)
         await pubsub.publish("t", make_event(2))
-        await eventually(lambda: len(seen.data) == 2, elapse, step_ms=5)
+        await eventually(lambda: len(seen.data) == 2, elapse, step_ms=20)
 
         assert [[1, 2]] == seen.bursts
-        assert 0.05 <= seen.times[0] - started < 0.08 + 0.2
+        assert 1 <= seen.times[0] - started < 1.4
 
     @case("pubsub_and_lease", 43)
     async def test_immediate_events_respect_the_floor(
         self, pubsub: PubSub, clock: Clock, elapse: Elapse
     ) -> None:
-        """The first goes at once; one 10 ms later waits for the 100 ms between bursts."""
+        """The first goes at once; one soon after waits for the second between bursts."""
         seen = _Bursts(clock)
-        policy = BatchPolicy(min_interval_ms=100, is_immediate=lambda _: True, coalesce=seen.begin)
+        policy = BatchPolicy(min_interval_ms=1000, is_immediate=lambda _: True, coalesce=seen.begin)
         await pubsub.subscribe("t", seen, batch=policy)
 
         await pubsub.publish("t", make_event(1))
         await eventually(lambda: seen.data == [1])
-        await elapse(10)
+        await elapse(100)
         await pubsub.publish("t", make_event(2))
         await settle()
         assert [1] == seen.data
-        await eventually(lambda: seen.data == [1, 2], elapse, step_ms=10)
+        await eventually(lambda: seen.data == [1, 2], elapse, step_ms=20)
 
-        assert seen.times[1] - seen.times[0] >= 0.1
+        assert seen.times[1] - seen.times[0] >= 1
 
     @case("pubsub_and_lease", 44)
     async def test_a_floor_alone_sets_no_timer(
