@@ -150,7 +150,6 @@ CI_LANES = 2
 CI_THEN = [
     "conformance(adapter='postgres', server='16')",
     "tests(core)",
-    "conformance(libsql:http)",
     "conformance(adapter='mongodb', server='6.0')",
     "tests(conformance)",
     "conformance(adapter='redis', server='7.0')",
