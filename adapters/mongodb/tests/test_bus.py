@@ -167,6 +167,24 @@ async def test_an_idle_topic_is_emptied_and_works_again(server: str, database: D
         assert [3] == [found.data for found in await bus.get_history("t")]
 
 
+@BOTH
+async def test_a_reader_that_is_ahead_of_a_clearing_reads_nothing_twice(
+    server: str, database: Database
+) -> None:
+    """The end of an epoch stands in the log before the topic says that there is a next one."""
+    async with MongoPubSub(server, database=database.name) as bus:
+        await bus.publish("t", event(1))
+        driver = bus._mongo
+        log = driver._log
+        _, following = await log._end_epoch(log.key("t"), (await log.known_end("t"))[0])
+
+        first, _ = await log.read_after("t", (0, 0), 10)
+        second, _ = await log.read_after("t", (following, 0), 10)
+
+    assert [1] == data_of(first)
+    assert [] == data_of(second)
+
+
 # -- the end of a log in memory ---------------------------------------------------------------
 
 

@@ -408,8 +408,9 @@ class Log:
             if stored is None:
                 return Page([], position), True
             current = int(stored["epoch"])
-            if not documents and current != epoch:
-                if epoch not in {ANY_EPOCH, current}:
+            # Who has read the end of an epoch is ahead of a topic that doesn't say so yet.
+            if not documents and (epoch == ANY_EPOCH or current > epoch):
+                if epoch != ANY_EPOCH:
                     after = 0
                 epoch = current
                 documents = await self._read(key, epoch, after, limit)
