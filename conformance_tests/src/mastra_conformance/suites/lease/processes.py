@@ -67,6 +67,7 @@ class LeaseProcessSuite(Suite):
                 await asyncio.gather(*(racer.reached("round") for racer in racers))
                 start = time.monotonic() + 0.005
                 await asyncio.gather(*(racer.go(start) for racer in racers))
+            await _all_reached(racers, "raced")
             results = await asyncio.gather(*(racer.result() for racer in racers))
 
         for rounds in zip(*results, strict=True):

@@ -45,6 +45,8 @@ async def race(context: WorkerContext) -> list[list[Any]]:
             )
             winners = [grant.owner for grant in grants if grant.acquired]
             results.append([winners, sorted({str(grant.owner) for grant in grants})])
+        # Closing releases what was won: not while another still contends.
+        await context.reach("raced")
         return results
 
 
