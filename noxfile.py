@@ -439,11 +439,11 @@ def lowest(session: nox.Session) -> None:
         silent=True,
     )
     place.install_wheels(*distributions)
-    folders = [folder for part in parts for folder in TESTS[part]]
     ignored = [f"--ignore={folder}" for folder in NOT_CORE]
-    junit = report("junit", "lowest.xml")
     fetch_servers(place, *(name for part in parts for name in TESTS_NEED.get(part, ())))
-    place.run("pytest", *folders, *ignored, f"--junit-xml={junit}", *session.posargs)
+    for part in parts:  # apart, as the core's tests load broken plugins by the adapters' names
+        junit = report("junit", f"lowest-{part}.xml")
+        place.run("pytest", *TESTS[part], *ignored, f"--junit-xml={junit}", *session.posargs)
 
 
 def matrix() -> Iterator[Any]:

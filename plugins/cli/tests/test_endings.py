@@ -30,7 +30,7 @@ FAULTS = [
     ("threads list --url app.db", 2, "file:app.db"),
     ("threads list --url file:nope.db", 2, "There is no database"),
     ("threads list --url file:x.db?mastra_nope=1", 2, "nope"),
-    ("threads list --url redis://127.0.0.1:1/0", 3, "pip install 'mastra-core[redis]'"),
+    ("threads list --url redis://127.0.0.1:1/0", 1, "can't be reached"),
     ("threads list --url memory: --limit 0", 2, "at least 1"),
     ("threads list --url memory: --page -1", 2, "page"),
     ("threads messages --url memory:", 2, "No thread was named"),

@@ -196,7 +196,7 @@ class Channel:
         try:
             names = self._names(segment)
             for command, name in zip(segment.commands, names, strict=True):
-                values = command.values
+                values = command.values or []  # older drivers take nothing but lists
                 if name is None:
                     pgconn.send_query_params(command.sql, values, result_format=_BINARY)
                 else:

@@ -21,7 +21,10 @@ def play(timeline: PlainTimeline | RichTimeline) -> None:
 
 
 @pytest.mark.parametrize("make", [PlainTimeline, RichTimeline])
-def test_both_tell_the_same(make: type[PlainTimeline | RichTimeline]) -> None:
+def test_both_tell_the_same(
+    make: type[PlainTimeline | RichTimeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     out, seconds = io.StringIO(), iter(range(100))
 
     play(make(out, lambda: float(next(seconds))))
