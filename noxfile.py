@@ -36,7 +36,7 @@ REPORTS = ROOT / "reports"
 CONSTRAINTS = ROOT / "constraints.txt"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 #: Percent of branches that all tests together must reach.
-COVERAGE_GOAL = 95
+COVERAGE_GOAL = 94
 #: Percent of each public interface that must be completely typed.
 TYPED_GOAL = 90
 
