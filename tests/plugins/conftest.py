@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -121,9 +122,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """An empty site on ``sys.path``; what was imported from it is forgotten afterwards."""
     site = Site(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    # Real adapters stand aside meanwhile; the core and what judges it stay.
+    aside = {
+        name: module
+        for name, module in sys.modules.items()
+        if re.match(r"mastra_(?!core\b|conformance\b)", name)
+    }
+    for name in aside:
+        del sys.modules[name]
     yield site
     for name in [name for name in sys.modules if name.partition(".")[0] in site.packages]:
         del sys.modules[name]
+    sys.modules.update(aside)
 
 
 @pytest.fixture
