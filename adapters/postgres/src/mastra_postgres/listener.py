@@ -41,6 +41,8 @@ _NOTIFY_ALONE: Final = plain(
 #: Seconds between two signs of life, and how long one may take.
 _ALIVE_EVERY: Final = 10.0
 _ALIVE_WITHIN: Final = 5.0
+#: Seconds after which a listener that goes on is told again to end.
+_CANCEL_AGAIN: Final = 0.1
 #: How long the first notification to ourselves may take; poolers swallow it.
 _PROBE_WITHIN: Final = 2.0
 _FIRST_PAUSE: Final = 0.05
@@ -104,8 +106,10 @@ class PostgresDoorbell(LocalDoorbell):
     async def aclose(self) -> None:
         """Listen no more; notifications on their way are sent before."""
         if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
+            while not self._keeping.done():
+                # Amid a command the driver may answer with an error of its own, which is retried.
+                self._keeping.cancel()
+                await asyncio.wait([self._keeping], timeout=_CANCEL_AGAIN)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_ALIVE_WITHIN)
         for task in self._tasks:
