@@ -26,7 +26,8 @@ STORE = "mongodb"
 """How error ids name this adapter."""
 
 #: How often a step that compares before it writes is tried; each loss means that another won.
-_TRIES = 200
+#: With the pauses it outlasts a mutex whose holder died.
+_TRIES = 400
 
 
 class LostRaceError(Exception):

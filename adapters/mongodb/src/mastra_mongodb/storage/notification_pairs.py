@@ -19,6 +19,7 @@ from pymongo import DeleteOne, ReturnDocument, UpdateOne
 from pymongo.errors import DuplicateKeyError
 
 from mastra_core.base.jsonjs import encode_bytes
+from mastra_core.base.tasks import shielded
 from mastra_core.contracts.storage import ClaimRef
 from mastra_core.rules import notification_claims as claims
 from mastra_core.rules.notification_claims import Sidecar
@@ -273,12 +274,18 @@ class PairStore:
             LostRaceError: Somebody else is.
         """
         holder = self._host.ids.new("mutex")
-        if not await self._take_mutex(name, holder):
-            raise LostRaceError
+        is_taken = True  # for all we know, if we are cancelled meanwhile
         try:
+            is_taken = await self._take_mutex(name, holder)
+            if not is_taken:
+                raise LostRaceError
             yield
         finally:
-            await self._host.relaxed(MUTEXES).delete_one({"_id": name, "holder": holder})
+            if is_taken:
+                await shielded(self._give_up_mutex(name, holder), _MUTEX_MS / 1000)
+
+    async def _give_up_mutex(self, name: str, holder: str) -> None:
+        await self._host.relaxed(MUTEXES).delete_one({"_id": name, "holder": holder})
 
     async def _take_mutex(self, mutex: str, holder: str) -> bool:
         """Take it if it is free, or its holder died with it, by the server's clock."""
