@@ -255,6 +255,21 @@ async def test_what_a_dead_peer_held_is_taken_over(
     assert ("left", 2) == (found.data, found.delivery_attempt)
 
 
+async def test_who_leaves_after_a_nack_does_not_undo_the_attempt(url: str) -> None:
+    """The next member gets it as the second attempt."""
+    async with RedisPubSub(url) as bus, RedisPubSub(url) as other:
+        failing, taking = Seen(lambda _: "nack"), Seen()
+        await bus.subscribe("t", failing, group="g")
+        await bus.publish("t", Event(type="x", data=1, run_id="r"))
+        await failing.until(1)
+        await bus.unsubscribe("t", failing)
+        await other.subscribe("t", taking, group="g")
+        await taking.until(1)
+
+    assert [1] == [event.delivery_attempt for event in failing.events]
+    assert [2] == [event.delivery_attempt for event in taking.events]
+
+
 async def test_a_nack_lets_other_groups_alone(
     bus: RedisPubSub, client: Redis, stream: Callable[[str], str]
 ) -> None:

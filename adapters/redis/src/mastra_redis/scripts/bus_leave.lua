@@ -10,8 +10,13 @@ for _, stream in ipairs({STREAM, QUEUED}) do
   local page = redis.pcall('XPENDING', stream, GROUP, '-', '+', 100000, consumer)
   if not page.err then
     for _, pending in ipairs(page) do
-      redis.call('XCLAIM', stream, GROUP, RELEASED, 0, pending[1],
-        'IDLE', wait, 'RETRYCOUNT', math.max(0, pending[4] - 1), 'JUSTID')
+      local id, idle, count = pending[1], wait, math.max(0, pending[4] - 1)
+      if redis.call('HEXISTS', LATER, id) == 1 then
+        -- It failed here and waits for its next attempt.
+        idle, count = pending[3], pending[4]
+      end
+      redis.call('XCLAIM', stream, GROUP, RELEASED, 0, id,
+        'IDLE', idle, 'RETRYCOUNT', count, 'JUSTID')
     end
     redis.call('XGROUP', 'DELCONSUMER', stream, GROUP, consumer)
   end

@@ -25,10 +25,9 @@ for at = 8, #ARGV, 8 do
     elseif verdict == 'nack' then
       redis.call('XCLAIM', stream, GROUP, consumer, 0, id,
         'IDLE', math.max(0, wait - ms), 'RETRYCOUNT', count, 'JUSTID')
-      if ms > wait then
-        redis.call('HSET', LATER, id, now + ms)
-        redis.call('PEXPIRE', LATER, DAY + ms)
-      end
+      -- Also tells whoever clears up behind the consumer that this attempt was made.
+      redis.call('HSET', LATER, id, now + ms)
+      redis.call('PEXPIRE', LATER, DAY + ms)
       if error ~= '' then
         redis.call('HSET', ERRORS, id, error)
         redis.call('PEXPIRE', ERRORS, DAY)
