@@ -91,10 +91,14 @@ class Server:
             writer.transport.abort()
 
     async def answer(self, call: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Log it, do it, and say what came of it."""
-        if not call[1].rpartition(".")[2].startswith(_READS):
-            self.log.write(pickle.dumps((self.clock.monotonic(), call)))
-        return await self.carry_out(call)
+        """Log it, do it at the time that is in the log, and say what came of it."""
+        self.clock.fixed = at = time.time()
+        try:
+            if not call[1].rpartition(".")[2].startswith(_READS):
+                self.log.write(pickle.dumps((at, call)))
+            return await self.carry_out(call)
+        finally:
+            self.clock.fixed = None
 
     async def carry_out(self, call: tuple[Any, ...]) -> tuple[bool, Any]:
         """Do it; (True, result) or (False, exception)."""
