@@ -1,17 +1,22 @@
-"""Run nox sessions side by side: ``side_by_side.py LANES SESSION…``, the longest first.
+"""Run nox sessions side by side: ``side_by_side.py LANES [--again N] SESSION…``, the longest first.
 
 A session's output is printed in one piece when it ends; a table of durations comes last. Ends
 with 1 if a session failed; the others run all the same.
+
+With ``--again``, up to N sessions that failed run once more, each alone: what fails only beside
+others was short of time. The table says so, and both outputs stay; the fault is to be looked for
+all the same. If more than N failed, none is repeated.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ("NOX", "Ran", "main", "run_all")
 
@@ -26,12 +31,24 @@ class Ran:
     name: str
     seconds: float
     code: int
+    is_second: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """A word for the table."""
+        if self.code:
+            return "failed"
+        return "ok alone, failed beside others" if self.is_second else "ok"
 
 
 async def run_all(
-    sessions: Sequence[str], *, lanes: int, command: Sequence[str] = NOX
+    sessions: Sequence[str], *, lanes: int, again: int = 0, command: Sequence[str] = NOX
 ) -> list[Ran]:
-    """Run each session once, at most ``lanes`` at a time."""
+    """
+    Run each session, at most ``lanes`` at a time; the last run of each is what counts.
+
+    :param again: So many may fail to be repeated alone.
+    """
     waiting = list(reversed(sessions))
     done: list[Ran] = []
 
@@ -42,7 +59,11 @@ async def run_all(
     async with asyncio.TaskGroup() as group:
         for _ in range(lanes):
             group.create_task(lane())
-    return done
+    failed = [ran for ran in done if ran.code]
+    if len(failed) > again:
+        return done
+    repeated = [replace(await run(ran.name, command), is_second=True) for ran in failed]
+    return [ran for ran in done if not ran.code] + repeated
 
 
 async def run(name: str, command: Sequence[str]) -> Ran:
@@ -64,12 +85,17 @@ async def run(name: str, command: Sequence[str]) -> Ran:
     return Ran(name=name, seconds=seconds, code=code)
 
 
-def main(lanes: str, *sessions: str) -> int:
+def main(*arguments: str) -> int:
     """Run them, and print what each took."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("lanes", type=int)
+    parser.add_argument("--again", type=int, default=0, metavar="N")
+    parser.add_argument("sessions", nargs="+")
+    given = parser.parse_args(arguments)
     begun = time.monotonic()
-    done = asyncio.run(run_all(sessions, lanes=int(lanes)))
+    done = asyncio.run(run_all(given.sessions, lanes=given.lanes, again=given.again))
     print(durations(done))
-    print(f"{len(done)} sessions in {time.monotonic() - begun:.0f} s, {lanes} at a time")
+    print(f"{len(done)} sessions in {time.monotonic() - begun:.0f} s, {given.lanes} at a time")
     return int(any(ran.code for ran in done))
 
 
@@ -77,7 +103,7 @@ def durations(done: Sequence[Ran]) -> str:
     """A table, the longest first."""
     width = max(len(ran.name) for ran in done)
     return "\n".join(
-        f"{ran.name:{width}} {ran.seconds:6.0f} s  {'ok' if ran.code == 0 else 'failed'}"
+        f"{ran.name:{width}} {ran.seconds:6.0f} s  {ran.outcome}"
         for ran in sorted(done, key=lambda ran: -ran.seconds)
     )
 
