@@ -47,7 +47,13 @@ from mastra_core.plugins import (
 from mastra_core.plugins.hookspecs import RunInfo
 from mastra_core.plugins.making import make_model
 from mastra_core.processors.runner import ProcessorRunner, ProcessorWatch
+from mastra_core.threads.inbox import ThreadInbox
+from mastra_core.threads.outside import OutsideThreads
+from mastra_core.threads.reach import Backends
+from mastra_core.threads.record import ThreadAgent
 from mastra_core.threads.runtime import ThreadRuntime
+from mastra_core.threads.settings import ThreadSettings
+from mastra_core.threads.settings import settings_from as thread_settings_from
 from mastra_core.wire.events import Event
 from mastra_core.wire.notifications import NotificationRecord
 from mastra_core.workflows.snapshot_store import AgentSnapshots
@@ -92,6 +98,7 @@ class Mastra:
         notifications: Settings of the inbox dispatcher: see ``NotificationSettings``.
         background_tasks: True, or settings, to let tool calls run detached from their run; see
             ``BackgroundTaskSettings``. Off if not given.
+        threads: Settings of threads: see ``ThreadSettings``.
         own: Close a store, bus or provider that was handed in, too.
         settings: Settings that are loaded already; read from the usual places otherwise.
         clock: Where time comes from.
@@ -108,6 +115,7 @@ class Mastra:
         plugins: Sequence[object] = (),
         notifications: Mapping[str, Any] | None = None,
         background_tasks: BackgroundTaskSettings | Mapping[str, Any] | bool | None = None,
+        threads: ThreadSettings | Mapping[str, Any] | None = None,
         own: bool = False,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -124,7 +132,8 @@ class Mastra:
             plugins, builtins=BUILTIN_PLUGINS, options=self.settings.plugins.to_options()
         )
         self.registry = Registry(self.plugins)
-        self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
+        self._thread_settings = thread_settings_from(threads)
+        self.threads = self._new_threads()
         self.runs = TaskSupervisor("agent runs")
         self._services = TaskSupervisor("services")
         self._storage_target = storage if storage is not None else self.settings.storage.url
@@ -327,16 +336,47 @@ class Mastra:
                 await self._tasks.start()
             await self.plugins.startup(self)
             stack.push_async_callback(self.plugins.shutdown, self)
+            self.threads.outside = self._new_outside(opened)
             stack.push_async_callback(self._stop_runs)
             self.threads.on_idle = self._notifications.thread_idle
+            if self.threads.outside is not None:
+                self.threads.outside.reach.start()
             self._services.start(self._notifications.run_loop(), name="notification-dispatcher")
             self._stack = stack.pop_all()
 
     def _renew(self) -> None:
         """Opened again after it was closed: what was stopped starts anew."""
-        self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
+        self.threads = self._new_threads()
         self.runs = TaskSupervisor("agent runs")
         self._services = TaskSupervisor("services")
+
+    def _new_threads(self) -> ThreadRuntime:
+        ttl_ms = self._thread_settings.suspended_run_ttl_ms
+        return ThreadRuntime(clock=self.clock, ids=self.ids, suspended_run_ttl=ttl_ms / 1000)
+
+    def _new_outside(self, opened: Infrastructure) -> OutsideThreads | None:
+        """What other processes share with this one; None if its threads are its own."""
+        if not opened.lease.lease_capabilities.cross_process:
+            return None
+        store, source_id = opened.storage, self.ids.new("source")
+        keeps_input = "thread_state.compare_and_set" in store.capabilities and not store.volatile
+        backends = Backends(
+            source_id=source_id,
+            clock=self.clock,
+            pubsub=opened.pubsub if opened.pubsub.capabilities.cross_process else None,
+            lease=opened.lease,
+            inbox=(
+                ThreadInbox(store.thread_state, clock=self.clock, source_id=source_id)
+                if keeps_input
+                else None
+            ),
+            ttl_ms=self._thread_settings.lease_ttl_ms,
+        )
+        return OutsideThreads(self.threads, backends, find_agent=self._find_turns)
+
+    def _find_turns(self, agent_id: str) -> ThreadAgent | None:
+        agent = self._agents.get(agent_id)
+        return None if agent is None else agent.turns
 
     def _new_inbox(self, opened: Infrastructure) -> NotificationService:
         capabilities = opened.storage.capabilities
@@ -414,6 +454,8 @@ class Mastra:
         await self.threads.close(grace=_CLOSE_GRACE)
         await self.runs.close(grace=_CLOSE_GRACE)
         await self.threads.store_waiting()
+        if self.threads.outside is not None:
+            await self.threads.outside.aclose()
 
     async def _close_models(self) -> None:
         for model in self._models.values():

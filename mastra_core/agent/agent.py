@@ -650,8 +650,14 @@ class Agent:
         resource_id: str | None = None,
         clear_pending_signals: bool = False,
         expected_run_id: str | None = None,
+        local_only: bool = False,
     ) -> bool:
-        """Abort the run of a thread; False if there is none (signals.md 8.5)."""
+        """
+        Abort the run of a thread; False if there is none (signals.md 8.5).
+
+        A run of another process is asked to end, if this one has heard of it: there is a
+        reader of the thread here. ``local_only`` leaves those alone.
+        """
         check_ids(thread_id=thread_id)
         check_given_ids(resource_id=resource_id, expected_run_id=expected_run_id)
         return self._host.threads.abort(
@@ -659,6 +665,7 @@ class Agent:
             thread_id,
             clear_pending_signals=clear_pending_signals,
             expected_run_id=expected_run_id,
+            local_only=local_only,
         )
 
     def get_active_thread_run_id(

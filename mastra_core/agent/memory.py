@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.unset import UNSET
@@ -15,6 +15,10 @@ from mastra_core.wire.threads import Thread
 from mastra_core.workflows.agent_snapshot import ParkedRun
 
 __all__ = ("AgentMemory", "MemoryOptions", "close_parked_calls")
+
+
+#: Among so many newest messages an answer is looked for.
+_ANSWERS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +110,20 @@ class AgentMemory:
     async def load(self, message_ids: Sequence[str]) -> list[Message]:
         """Those that exist."""
         return await self.store.list_messages_by_id(message_ids)
+
+    async def answered(self, thread_id: str, message_ids: Sequence[str]) -> set[str]:
+        """Which of these stored messages are followed by an answer?"""
+        rows = [row for row in await self.load(message_ids) if row.thread_id == thread_id]
+        if not rows:
+            return set()
+        page = await self.store.list_messages(
+            thread_id,
+            per_page=_ANSWERS,
+            order_by=OrderBy(field="createdAt", direction="DESC"),
+            include_total=False,
+        )
+        answers = [row.created_at for row in page.messages if row.role == "assistant"]
+        return {row.id for row in rows if any(row.created_at < answer for answer in answers)}
 
 
 def _check_owner(thread: Thread, resource_id: str) -> None:

@@ -88,6 +88,11 @@ class AgentTurns:
         found = await memory.load([message_id])
         return any(message.thread_id == thread_id for message in found)
 
+    async def answered(self, *, thread_id: str, message_ids: Sequence[str]) -> set[str]:
+        """Which of these have a stored row that an answer follows?"""
+        memory = self._agent.memory
+        return set() if memory is None else await memory.answered(thread_id, message_ids)
+
     def thread_activity(self, *, resource_id: str, thread_id: str) -> ThreadActivity:
         """Active or idle, as far as this process knows."""
         is_active = self._agent.host.threads.is_active(resource_id, thread_id)

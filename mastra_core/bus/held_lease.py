@@ -74,6 +74,8 @@ class HeldLease:
         self._is_confirmed = False
         self._lost = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
+        #: A renewal and a transfer never overlap: one names the owner that the other changes.
+        self._asking = asyncio.Lock()
 
     @property
     def is_lost(self) -> bool:
@@ -130,6 +132,38 @@ class HeldLease:
         else:
             self._current = grant.owner
         return grant
+
+    async def transfer(self, owner: str) -> LeaseGrant:
+        """
+        Hand the key on to another owner here, without an instant in which it is free.
+
+        What was granted goes on renewing itself under the new owner; refused, it is lost.
+
+        Raises:
+            LeaseUnavailableError: The provider failed; nobody knows whose it is, and it stays
+                ours until the deadline.
+        """
+        async with self._asking:
+            started = self._clock.monotonic()
+            grant = await self._provider.transfer_lease(
+                self.key,
+                self.owner,
+                owner,
+                self._ttl_ms,
+                fence=self.fence,
+                holder=self._holder,
+                to_holder=self._holder,
+            )
+            if grant.acquired:
+                self.owner = owner
+                self.fence = grant.fence
+                self._current = owner
+                self._is_confirmed = True
+                self._extend_deadline(started)
+            else:
+                self._current = grant.owner
+                self._lose("it could not be handed on")
+            return grant
 
     async def release(self) -> None:
         """Stop renewing and let the key go; harmless if it is lost or was never held."""
@@ -199,6 +233,10 @@ class HeldLease:
         return answers[0] if answers else None
 
     async def _renew(self) -> bool:
+        async with self._asking:
+            return await self._ask_for_more()
+
+    async def _ask_for_more(self) -> bool:
         if self._is_confirmed:
             return await self._provider.renew_lease(
                 self.key, self.owner, self._ttl_ms, fence=self.fence, holder=self._holder

@@ -51,6 +51,15 @@ class SignalSource(Protocol):
         """Signals that arrived since the last drain; nothing for an aborted run."""
         ...
 
+    def assert_owned(self) -> None:
+        """
+        Before a write to the thread: it is still this run's.
+
+        Raises:
+            LeaseLostError: Another process has it.
+        """
+        ...
+
 
 class NoSignals:
     """A run that no signal can reach."""
@@ -62,6 +71,9 @@ class NoSignals:
     def drain_pending(self) -> list[Signal]:
         """Nothing."""
         return []
+
+    def assert_owned(self) -> None:
+        """Nobody can take what isn't held."""
 
 
 class MessageSaver(Protocol):

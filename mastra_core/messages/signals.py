@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from mastra_core.base.clock import Clock
-from mastra_core.base.ids import Ids
+from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.isotime import epoch_ms, parse_iso, to_iso_ms
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.naming import is_id
@@ -36,6 +36,7 @@ __all__ = (
     "prompt_parts",
     "public_contents",
     "signal_from_message",
+    "signal_from_wire",
     "wire_form",
 )
 
@@ -94,6 +95,19 @@ def create_signal(
         raise InvalidSignalError(f"Invalid signal: {where}: {problem['msg']}.") from error
     except (WireDecodeError, WireEncodeError) as error:
         raise InvalidSignalError(f"Invalid signal: {error.message}") from error
+
+
+def signal_from_wire(value: Mapping[str, Any], *, clock: Clock) -> Signal:
+    """
+    A signal that was created elsewhere, as it came over the bus or out of storage.
+
+    Raises:
+        InvalidSignalError: It has no id, or something that no signal has.
+    """
+    signal_id = value.get("id")
+    if not isinstance(signal_id, str) or not signal_id:
+        raise InvalidSignalError("A signal from elsewhere needs its id.")
+    return create_signal(value, clock=clock, ids=UuidIds())
 
 
 def _signal_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -14,6 +14,7 @@ from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
 
 if TYPE_CHECKING:
+    from mastra_core.threads.announce import RunAnnouncer
     from mastra_core.threads.subscription import ThreadSubscription
 
 __all__ = ("ActiveRun", "QueuedTurn", "Reservation", "ThreadAgent", "ThreadRecord")
@@ -66,6 +67,10 @@ class ThreadAgent(Protocol):
         """Is there a stored row with this id in the thread?"""
         ...
 
+    async def answered(self, *, thread_id: str, message_ids: Sequence[str]) -> set[str]:
+        """Which of these have a stored row that an answer follows?"""
+        ...
+
 
 @dataclass(slots=True, kw_only=True)
 class Reservation:
@@ -74,6 +79,13 @@ class Reservation:
     run_id: str
     agent_id: str
     interrupt: Interrupt
+    #: Which run has the thread, once that is known; None where nobody else could have it.
+    holder: asyncio.Future[str] | None = None
+
+    def settle(self, run_id: str) -> None:
+        """This run has the thread; the first word counts."""
+        if self.holder is not None and not self.holder.done():
+            self.holder.set_result(run_id)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +100,11 @@ class ActiveRun:
     lifecycle: Literal["running", "suspended"] = "running"
     #: When it was parked, by the monotonic clock.
     parked_at: float | None = None
+    #: Tells other processes what it says.
+    announcer: RunAnnouncer | None = None
+    announcing: asyncio.Task[None] | None = None
+    #: Another process has the thread by now.
+    is_lost: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,6 +140,8 @@ class ThreadRecord:
     idle: deque[QueuedTurn] = field(default_factory=deque)
     #: Whose input waits in ``pre_run`` and ``pending``.
     waiting_agent: ThreadAgent | None = None
+    #: What each run here has taken out of the queues and not answered yet.
+    taken: dict[str, list[str]] = field(default_factory=dict)
     subscriptions: list[ThreadSubscription] = field(default_factory=list)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
@@ -130,6 +149,37 @@ class ThreadRecord:
         """Queue a turn that could not start, at its old place."""
         self.idle.append(turn)
         self.idle = deque(sorted(self.idle, key=lambda waiting: waiting.order))
+
+    def take(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
+        """These signals are this run's to answer."""
+        drained = list(signals)
+        if drained:
+            self.taken.setdefault(run_id, []).extend(signal.id for signal in drained)
+        return drained
+
+    def waiting_signals(self) -> list[str]:
+        """Signals that no run has taken yet."""
+        turns = [turn.signal.id for turn in self.idle]
+        return [signal.id for signal in (*self.pre_run, *self.pending)] + turns
+
+    def forget_signal(self, signal_id: str) -> bool:
+        """Take a signal out of its queue; False if no queue has it."""
+        for queue in (self.pre_run, self.pending):
+            for signal in queue:
+                if signal.id == signal_id:
+                    queue.remove(signal)
+                    return True
+        for turn in self.idle:
+            if turn.signal.id == signal_id:
+                self.idle.remove(turn)
+                return True
+        return False
+
+    def known_signals(self) -> set[str]:
+        """Signals that wait here or are being answered here."""
+        waiting = {signal.id for signal in (*self.pre_run, *self.pending)}
+        turns = {turn.signal.id for turn in self.idle}
+        return waiting | turns | {one for ids in self.taken.values() for one in ids}
 
     @property
     def is_idle(self) -> bool:

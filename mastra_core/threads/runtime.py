@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -34,6 +34,7 @@ from mastra_core.messages.signals import create_signal, echo_chunk, message_from
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.threads.accepted import AcceptedSignals
+from mastra_core.threads.outside import OutsideThreads
 from mastra_core.threads.record import (
     ActiveRun,
     QueuedTurn,
@@ -74,9 +75,12 @@ _QUEUED: Final = 1
 class ThreadSignals:
     """The queues of one thread, as its run drains them."""
 
-    def __init__(self, record: ThreadRecord, run_id: str) -> None:
+    def __init__(
+        self, record: ThreadRecord, run_id: str, outside: OutsideThreads | None = None
+    ) -> None:
         self._record = record
         self._run_id = run_id
+        self._outside = outside
 
     def _is_aborted(self) -> bool:
         active = self._record.active
@@ -90,7 +94,7 @@ class ThreadSignals:
         """Signals for the first request."""
         if self._is_aborted():
             return []
-        drained = list(self._record.pre_run)
+        drained = self._record.take(self._run_id, self._record.pre_run)
         self._record.pre_run.clear()
         return drained
 
@@ -98,9 +102,14 @@ class ThreadSignals:
         """Signals that arrived during the step."""
         if self._is_aborted():
             return []
-        drained = list(self._record.pending)
+        drained = self._record.take(self._run_id, self._record.pending)
         self._record.pending.clear()
         return drained
+
+    def assert_owned(self) -> None:
+        """Before a write to the thread: it is still this run's (signals.md G3)."""
+        if self._outside is not None:
+            self._outside.guard(self._record.key)
 
 
 class ThreadRuntime:
@@ -109,6 +118,7 @@ class ThreadRuntime:
     def __init__(
         self, *, clock: Clock, ids: Ids, suspended_run_ttl: float = SUSPENDED_RUN_TTL_SECONDS
     ) -> None:
+        self.clock = clock
         self._clock = clock
         self._ids = ids
         self._suspended_run_ttl = suspended_run_ttl
@@ -129,10 +139,13 @@ class ThreadRuntime:
         self._turn_numbers = itertools.count()
         #: Told the thread whenever a run of it has ended (notifications.md S18).
         self.on_idle: Callable[[str, str], None] | None = None
+        #: Shares the threads with other processes; None if nobody else can reach them.
+        self.outside: OutsideThreads | None = None
 
     # -- records --------------------------------------------------------------------------
 
-    def _record(self, resource_id: str | None, thread_id: str) -> ThreadRecord:
+    def record(self, resource_id: str | None, thread_id: str) -> ThreadRecord:
+        """What is known of a thread; made if nothing was."""
         key = thread_key(resource_id, thread_id)
         record = self._records.get(key)
         if record is None:
@@ -140,7 +153,12 @@ class ThreadRuntime:
             self._records[key] = record
         return record
 
-    def _drop_if_forgettable(self, record: ThreadRecord) -> None:
+    def known_record(self, key: str) -> ThreadRecord | None:
+        """What is known of a thread; None if nothing is."""
+        return self._records.get(key)
+
+    def drop_if_forgettable(self, record: ThreadRecord) -> None:
+        """Forget a thread on which nothing happens."""
         if record.is_forgettable and self._records.get(record.key) is record:
             del self._records[record.key]
 
@@ -152,7 +170,7 @@ class ThreadRuntime:
         if self._clock.monotonic() < active.parked_at + self._suspended_run_ttl:
             return record
         self._free(record, active)
-        return self._record(record.resource_id, record.thread_id)
+        return self.record(record.resource_id, record.thread_id)
 
     def is_active(self, resource_id: str | None, thread_id: str) -> bool:
         """Does a run hold the thread: reserved, running or waiting for an answer?"""
@@ -161,7 +179,7 @@ class ThreadRuntime:
             return False
         record = self._expire_parked(record)
         self._look_at(record)
-        self._drop_if_forgettable(record)
+        self.drop_if_forgettable(record)
         return not record.is_idle
 
     def active_run_id(self, resource_id: str | None, thread_id: str) -> str | None:
@@ -170,7 +188,10 @@ class ThreadRuntime:
         if record is None:
             return None
         holder = record.active or record.reservation
-        return holder.run_id if holder is not None else None
+        if holder is not None:
+            return holder.run_id
+        remote = self.outside.reach.remote_run(record.key) if self.outside is not None else None
+        return remote[0] if remote is not None else None
 
     # -- sending --------------------------------------------------------------------------
 
@@ -194,13 +215,13 @@ class ThreadRuntime:
         accepted_at = self._clock.now()
         signal = create_signal(value, clock=self._clock, ids=self._ids, accepted_at=accepted_at)
         if not brings_id:
-            return self._route(record, agent, signal, target)
+            return self._route_anywhere(record, agent, signal, target)
         earlier = self._accepted.get(record.key, signal.id)
         # What was taken may still get lost: once the thread is free, its rows decide.
         if earlier is not None and not (
             earlier.done() and record.is_at_rest and agent.stores_messages
         ):
-            self._drop_if_forgettable(record)
+            self.drop_if_forgettable(record)
             return SendSignalResult(signal=signal, accepted=_quiet(earlier))
         return self._route_once(record, agent, signal, target)
 
@@ -216,7 +237,7 @@ class ThreadRuntime:
                     return record
         if target.thread_id is None or target.resource_id is None:
             raise SignalError("No active agent run found for signal target")
-        return self._record(target.resource_id, target.thread_id)
+        return self.record(target.resource_id, target.thread_id)
 
     def _route_once(
         self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
@@ -234,8 +255,8 @@ class ThreadRuntime:
                     _settle(persisted, None)
                     return
                 # The thread may have been used and forgotten meanwhile.
-                current = self._record(record.resource_id, record.thread_id)
-                result = self._route(current, agent, signal, target)
+                current = self.record(record.resource_id, record.thread_id)
+                result = self._route_anywhere(current, agent, signal, target)
                 if result.persisted is not None:
                     await _copy(result.persisted, persisted)
                 else:
@@ -249,7 +270,7 @@ class ThreadRuntime:
                 if not isinstance(exc, Exception):
                     raise
             finally:
-                self._drop_if_forgettable(self._record(record.resource_id, record.thread_id))
+                self.drop_if_forgettable(self.record(record.resource_id, record.thread_id))
 
         self.tasks.start(work(), name=f"signal:{signal.id}")
         wants_persist = "persist" in (target.if_idle.behavior, target.if_active.behavior)
@@ -258,6 +279,83 @@ class ThreadRuntime:
             accepted=_quiet(accepted),
             persisted=_quiet(persisted) if wants_persist else None,
         )
+
+    def _route_anywhere(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        """Route by what this process knows, unless it matters what runs elsewhere (G10)."""
+        outside = self.outside
+        branches = target.if_active, target.if_idle
+        is_plain = (target.if_active.behavior, target.if_idle.behavior) == ("deliver", "wake") and (
+            not any(branch.attributes for branch in branches)
+        )
+        if outside is None or is_plain or not record.is_idle:
+            return self._route(record, agent, signal, target)
+        if outside.reach.held_by(record.key) is not None:
+            return self._route(record, agent, signal, target)
+        return self._route_by_lease(record, agent, signal, target)
+
+    def _route_by_lease(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        """Idle here: whether a run elsewhere has the thread decides the branch."""
+        outside = self.outside
+        assert outside is not None
+        loop = asyncio.get_running_loop()
+        persisted: asyncio.Future[None] = loop.create_future()
+        accepted: asyncio.Future[Accepted] = loop.create_future()
+
+        async def work() -> Accepted:
+            owner = await outside.reach.owner(record.key)
+            current = self.record(record.resource_id, record.thread_id)
+            if owner is None or not current.is_idle:
+                result = self._route(current, agent, signal, target)
+            else:
+                result = self._route_to_owner(current, agent, signal, target)
+            if result.persisted is not None:
+                await _copy(result.persisted, persisted)
+            return await result.accepted
+
+        self._answer(work(), accepted, name=f"route:{signal.id}")
+        accepted.add_done_callback(lambda _: _settle(persisted, None))
+        wants_persist = "persist" in (target.if_idle.behavior, target.if_active.behavior)
+        return SendSignalResult(
+            signal=signal,
+            accepted=_quiet(accepted),
+            persisted=_quiet(persisted) if wants_persist else None,
+        )
+
+    def _answer(
+        self, work: Coroutine[Any, Any, Accepted], future: asyncio.Future[Accepted], *, name: str
+    ) -> None:
+        """What the work returns or raises is what the future says."""
+
+        async def run() -> None:
+            try:
+                _settle(future, await work)
+            except Exception as exc:  # noqa: BLE001 - whoever awaits the future gets it
+                _settle_error(future, exc)
+            except BaseException:
+                _settle_error(future, _stopped())
+                raise
+
+        self.tasks.start(run(), name=name)
+
+    def _route_to_owner(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        """The branch for an active run, which another process has."""
+        if target.if_active.attributes:
+            attributes = {**(signal.attributes or {}), **target.if_active.attributes}
+            signal = signal.replace(attributes=attributes)
+        behavior = target.if_active.behavior
+        if behavior == "discard" or (behavior == "persist" and signal.transient):
+            self.drop_if_forgettable(record)
+            return self._settled(record, signal, "discard", Route(kind="discard"))
+        if behavior == "persist":
+            return self._persist(record, agent, signal, echo=False)
+        plain = replace(target, if_idle=replace(target.if_idle, behavior="wake", attributes=None))
+        return self._wake(record, agent, signal, plain)
 
     def _route(
         self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
@@ -274,7 +372,7 @@ class ThreadRuntime:
             case "pending":
                 record.pending.append(signal)
                 record.waiting_agent = agent
-                self._look_after(record)
+                self.look_after(record)
                 return self._settled(record, signal, "deliver", route)
             case "pre_run":
                 record.pre_run.append(signal)
@@ -282,37 +380,55 @@ class ThreadRuntime:
                 return self._settled(record, signal, "deliver", route)
             case "queue":
                 run_id = self._ids.new("run")
-                record.idle.append(
-                    QueuedTurn(
-                        signal=signal,
-                        agent=agent,
-                        run_id=run_id,
-                        stream_options=dict(target.if_idle.stream_options or {}),
-                        order=(_QUEUED, next(self._turn_numbers)),
-                    )
-                )
-                self._look_after(record)
+                options = target.if_idle.stream_options or {}
+                self.queue_turn(record, agent, signal, run_id=run_id, stream_options=options)
                 return self._settled(record, signal, "deliver", Route(kind="queue", run_id=run_id))
             case "blocked":
                 self._look_at(record)
                 return self._settled(record, signal, "blocked", route)
             case "discard":
-                self._drop_if_forgettable(record)
+                self.drop_if_forgettable(record)
                 return self._settled(record, signal, "discard", Route(kind="discard"))
             case "persist_active" | "persist_idle":
                 return self._persist(record, agent, signal, echo=route.kind == "persist_idle")
             case "wake":
                 return self._wake(record, agent, signal, target)
 
+    def queue_turn(
+        self,
+        record: ThreadRecord,
+        agent: ThreadAgent,
+        signal: Signal,
+        *,
+        run_id: str | None,
+        stream_options: Mapping[str, Any],
+    ) -> None:
+        """Input that gets a run of its own when the thread is free."""
+        record.idle.append(
+            QueuedTurn(
+                signal=signal,
+                agent=agent,
+                run_id=run_id or self._ids.new("run"),
+                stream_options=dict(stream_options),
+                order=(_QUEUED, next(self._turn_numbers)),
+            )
+        )
+        self.look_after(record)
+
     def _settled(
         self, record: ThreadRecord, signal: Signal, action: Any, route: Route
     ) -> SendSignalResult:
         future: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         reason = "thread-blocked" if action == "blocked" else None
-        future.set_result(Accepted(action=action, run_id=route.run_id, reason=reason))
+        answer = Accepted(action=action, run_id=route.run_id, reason=reason)
+        if action == "deliver" and self.outside is not None:
+            keeping = self.outside.accept(record, signal, answer)
+            self._answer(keeping, future, name=f"keep:{signal.id}")
+        else:
+            future.set_result(answer)
         if action == "deliver":
             self._accepted.remember(record.key, signal.id, future)
-        return SendSignalResult(signal=signal, accepted=future)
+        return SendSignalResult(signal=signal, accepted=_quiet(future))
 
     def _persist(
         self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, *, echo: bool
@@ -324,7 +440,7 @@ class ThreadRuntime:
         )
         writing = agent.store_message(row)
         if writing is None:
-            self._drop_if_forgettable(record)
+            self.drop_if_forgettable(record)
             accepted.set_exception(
                 SignalPersistUnavailableError(
                     f"Agent {agent.id!r} has no memory, so nothing can be persisted."
@@ -336,8 +452,8 @@ class ThreadRuntime:
             try:
                 await writing
             finally:
-                current = self._record(record.resource_id, record.thread_id)
-                self._drop_if_forgettable(current)
+                current = self.record(record.resource_id, record.thread_id)
+                self.drop_if_forgettable(current)
             if echo:
                 self._broadcast_persisted(current, agent, signal)
 
@@ -372,6 +488,16 @@ class ThreadRuntime:
         for subscription in record.subscriptions:
             subscription.add_run(run_id, buffer)
 
+    def remember(self, key: str, signal_id: str, answer: Accepted) -> None:
+        """A signal that was taken: its repetition has no second effect."""
+        taken: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        taken.set_result(answer)
+        self._accepted.remember(key, signal_id, taken)
+
+    def has_taken(self, key: str, signal_id: str) -> bool:
+        """Was this signal taken here lately?"""
+        return self._accepted.get(key, signal_id) is not None
+
     # -- waking and draining ----------------------------------------------------------------
 
     def _wake(
@@ -386,20 +512,43 @@ class ThreadRuntime:
 
         async def wake() -> None:
             try:
-                output = await self._start_turn(record, agent, [signal], run_id, options)
+                answer = await self._wake_here_or_there(record, agent, signal, run_id, options)
             except Exception as exc:  # noqa: BLE001 - the sender gets it
                 if not accepted.done():
                     accepted.set_exception(exc)
                     accepted.exception()
-                self._after_run(record)
+                self.after_run(record)
             except BaseException:
                 _settle_error(accepted, _stopped())
                 raise
             else:
-                _settle(accepted, Accepted(action="wake", run_id=run_id, output=output))
+                _settle(accepted, answer)
 
         self.tasks.start(wake(), name=f"wake:{run_id}")
         return SendSignalResult(signal=signal, accepted=_quiet(accepted))
+
+    async def _wake_here_or_there(
+        self,
+        record: ThreadRecord,
+        agent: ThreadAgent,
+        signal: Signal,
+        run_id: str,
+        options: Mapping[str, Any],
+    ) -> Accepted:
+        """Start the run, unless another process has the thread: then it gets the signal."""
+        signals = [signal]
+        if self.outside is not None:
+            entry = self.outside.entry_of(agent, signal, run_id=run_id, options=options)
+            try:
+                owner = await self.outside.own(record, entry, run_id)
+            except BaseException:
+                self.cancel_reservation(record.resource_id, record.thread_id, run_id)
+                raise
+            if owner is not None:
+                return Accepted(action="deliver", run_id=owner)
+            signals = [*await self.outside.joined(record, entry, run_id), signal]
+        output = await self._start_turn(record, agent, signals, run_id, options)
+        return Accepted(action="wake", run_id=run_id, output=output)
 
     async def _start_turn(
         self,
@@ -421,7 +570,7 @@ class ThreadRuntime:
             self.cancel_reservation(record.resource_id, record.thread_id, run_id)
             raise
 
-    def _after_run(self, record: ThreadRecord) -> None:
+    def after_run(self, record: ThreadRecord) -> None:
         """The thread is free: whatever waits gets its turn (signals.md 8.2)."""
         # No await until the queue is consistent.
         if not record.is_idle:
@@ -435,9 +584,11 @@ class ThreadRuntime:
         turn = self._next_turn(record)
         if turn is None:
             record.notify()
+            if self.outside is not None:
+                self.outside.rest(record)
             if self.on_idle is not None:
                 self.on_idle(record.resource_id, record.thread_id)
-            self._drop_if_forgettable(record)
+            self.drop_if_forgettable(record)
             return
         self._reserve(record, run_id=turn.run_id, agent_id=turn.agent.id)
         self.tasks.start(self._run_queued(record, turn), name=f"turn:{turn.run_id}")
@@ -470,9 +621,7 @@ class ThreadRuntime:
 
     async def _run_queued(self, record: ThreadRecord, turn: QueuedTurn) -> None:
         try:
-            await self._start_turn(
-                record, turn.agent, [turn.signal], turn.run_id, turn.stream_options
-            )
+            await self._start_queued(record, turn)
         except Exception as exc:
             failures = turn.failures + 1
             is_over = failures >= TURN_ATTEMPTS
@@ -481,9 +630,9 @@ class ThreadRuntime:
                 extra={"run_id": turn.run_id, "failures": failures, "final": is_over},
             )
             self._broadcast_failure(record, turn.run_id, exc, is_over=is_over)
-            current = self._record(record.resource_id, record.thread_id)
+            current = self.record(record.resource_id, record.thread_id)
             if is_over:
-                self._drop_if_forgettable(current)
+                self.drop_if_forgettable(current)
             else:
                 current.put_back(replace(turn, failures=failures, rests=True))
                 if not self._timers.is_closed:
@@ -491,12 +640,33 @@ class ThreadRuntime:
                     self._timers.start(retry, name=f"retry:{turn.run_id}")
             await self._store(current, turn.agent, turn.signal)
 
+    async def _start_queued(self, record: ThreadRecord, turn: QueuedTurn) -> None:
+        """Start a turn; if another process has the thread by now, it gets the input."""
+        signals = [turn.signal]
+        if self.outside is not None:
+            entry = self.outside.entry_of(
+                turn.agent,
+                turn.signal,
+                run_id=turn.run_id,
+                turn=turn.order[0] == _QUEUED,
+                options=turn.stream_options,
+            )
+            try:
+                owner = await self.outside.own(record, entry, turn.run_id)
+            except BaseException:
+                self.cancel_reservation(record.resource_id, record.thread_id, turn.run_id)
+                raise
+            if owner is not None:
+                return
+            signals = [*await self.outside.joined(record, entry, turn.run_id), turn.signal]
+        await self._start_turn(record, turn.agent, signals, turn.run_id, turn.stream_options)
+
     async def _retry_later(self, record: ThreadRecord, run_id: str, failures: int) -> None:
         """Nobody may come to this thread for a long time: try again by ourselves (G22)."""
         await self._clock.sleep(min(_RETRY_FIRST * 2 ** (failures - 1), _RETRY_LONGEST))
         if self._records.get(record.key) is record:
             self._retry_failed(record, run_id)
-            self._after_run(record)
+            self.after_run(record)
 
     async def _store(self, record: ThreadRecord, agent: ThreadAgent, signal: Signal) -> None:
         """An accepted signal whose turn can't start now must not live in memory alone."""
@@ -526,8 +696,18 @@ class ThreadRuntime:
 
     def _reserve(self, record: ThreadRecord, *, run_id: str, agent_id: str) -> Reservation:
         reservation = Reservation(run_id=run_id, agent_id=agent_id, interrupt=Interrupt())
+        if self.outside is not None:
+            reservation.holder = asyncio.get_running_loop().create_future()
         record.reservation = reservation
         return reservation
+
+    def give_up(self, record: ThreadRecord, run_id: str, *, holder: str) -> None:
+        """Another run has the thread, or none can have it: a reservation is needed no more."""
+        reservation = record.reservation
+        if reservation is not None and reservation.run_id == run_id:
+            reservation.settle(holder)
+            record.reservation = None
+            record.notify()
 
     async def reserve(
         self, resource_id: str | None, thread_id: str, *, run_id: str, agent_id: str
@@ -543,7 +723,7 @@ class ThreadRuntime:
         while True:
             self._check_open()
             # A thread that nobody used between two runs was forgotten: never keep its record.
-            record = self._expire_parked(self._record(resource_id, thread_id))
+            record = self._expire_parked(self.record(resource_id, thread_id))
             reservation = record.reservation
             if reservation is not None and reservation.run_id == run_id:
                 return reservation
@@ -558,9 +738,12 @@ class ThreadRuntime:
                 if active is not None and active.run_id == run_id and active.interrupt.is_aborted:
                     # Aborted while it was parked: what goes on now is its end.
                     reserved.interrupt.abort()
-                return reserved
+                if self.outside is None or await self.outside.own_reserved(record, reserved):
+                    return reserved
+                await self.outside.reach.wait_until_free(record.key)
+                continue
             change = record.change()
-            self._look_after(record)
+            self.look_after(record)
             try:
                 await change
             finally:
@@ -583,7 +766,7 @@ class ThreadRuntime:
 
         self.tasks.start(look(), name=f"parked:{active.run_id}")
 
-    def _look_after(self, record: ThreadRecord) -> None:
+    def look_after(self, record: ThreadRecord) -> None:
         """Look now, and again and again as long as something waits behind a parked run."""
         if not record.waits_for_parked or self._timers.is_closed:
             return
@@ -600,7 +783,7 @@ class ThreadRuntime:
                     current = self._expire_parked(record)
                     if current.waits_for_parked and current.active is not None:
                         await self._let_go_if_answered(current, current.active)
-                    self._drop_if_forgettable(current)
+                    self.drop_if_forgettable(current)
         finally:
             self._is_watching = False
 
@@ -630,13 +813,14 @@ class ThreadRuntime:
         record = self._records.get(thread_key(resource_id, thread_id))
         if record is None or record.reservation is None or record.reservation.run_id != run_id:
             return
+        record.reservation.settle(run_id)
         record.reservation = None
         record.notify()
-        self._after_run(record)
+        self.after_run(record)
 
     def signals_for(self, resource_id: str | None, thread_id: str, run_id: str) -> ThreadSignals:
         """The queues that this run drains."""
-        return ThreadSignals(self._record(resource_id, thread_id), run_id)
+        return ThreadSignals(self.record(resource_id, thread_id), run_id, self.outside)
 
     def register(
         self,
@@ -649,21 +833,25 @@ class ThreadRuntime:
         stream_options: Mapping[str, Any],
     ) -> None:
         """The run starts now; readers of the thread get its chunks."""
-        record = self._record(resource_id, thread_id)
+        record = self.record(resource_id, thread_id)
+        if record.reservation is not None:
+            record.reservation.settle(output.run_id)
         record.reservation = None
-        record.active = ActiveRun(
+        record.active = active = ActiveRun(
             run_id=output.run_id,
             agent=agent,
             output=output,
             interrupt=interrupt,
             stream_options=stream_options,
         )
+        if self.outside is not None:
+            self.outside.begin(record, active, stream_id=self._ids.new("stream"))
         for subscription in record.subscriptions:
             subscription.add_run(output.run_id, output.buffer)
 
     def parked(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
         """The run waits for an answer; it keeps the thread."""
-        record = self._record(resource_id, thread_id)
+        record = self.record(resource_id, thread_id)
         active = record.active
         if active is not None and active.run_id == run_id:
             self._park(record, active)
@@ -675,7 +863,7 @@ class ThreadRuntime:
             self._forget_parked(active.parked_at)
             self._parked_at.pop(record.key, None)
             self._parked_at[record.key] = active.parked_at
-        self._look_after(record)
+        self.look_after(record)
 
     def _forget_parked(self, now: float) -> None:
         """Let go of threads whose run was parked too long ago, though nobody asks for them."""
@@ -686,11 +874,11 @@ class ThreadRuntime:
             del self._parked_at[key]
             record = self._records.get(key)
             if record is not None:
-                self._drop_if_forgettable(self._expire_parked(record))
+                self.drop_if_forgettable(self._expire_parked(record))
 
     def ended(self, resource_id: str | None, thread_id: str, output: ModelOutput) -> None:
         """A segment is over: a parked run keeps the thread, an ended one frees it."""
-        record = self._record(resource_id, thread_id)
+        record = self.record(resource_id, thread_id)
         active = record.active
         if active is None or active.output is not output:
             record.notify()
@@ -698,8 +886,18 @@ class ThreadRuntime:
         if output.status == "suspended":
             self._park(record, active)
             record.notify()
+            if self.outside is not None:
+                self.outside.finish(record, active, None)
             return
-        self._free(record, active)
+        if self.outside is None:
+            self._free(record, active)
+        else:
+            # Others hear everything that it said before anything else happens (8.1).
+            self.outside.finish(record, active, lambda: self._free_if_active(record, active))
+
+    def _free_if_active(self, record: ThreadRecord, ended: ActiveRun) -> None:
+        if record.active is ended:
+            self._free(record, ended)
 
     def _free(self, record: ThreadRecord, ended: ActiveRun) -> None:
         """The run is over: its thread goes to whatever waits."""
@@ -707,7 +905,7 @@ class ThreadRuntime:
         self._retry_failed(record)
         self._last_runs[record.key] = ended
         try:
-            self._after_run(record)
+            self.after_run(record)
         finally:
             self._last_runs.pop(record.key, None)
             record.notify()
@@ -719,6 +917,7 @@ class ThreadRuntime:
         *,
         clear_pending_signals: bool = False,
         expected_run_id: str | None = None,
+        local_only: bool = False,
     ) -> bool:
         """Abort the run of a thread (signals.md 8.5); False if there is none."""
         record = self._records.get(thread_key(resource_id, thread_id))
@@ -728,12 +927,20 @@ class ThreadRuntime:
         if expected_run_id is not None and (holder is None or holder.run_id != expected_run_id):
             return False
         if clear_pending_signals:
+            if self.outside is not None:
+                self.outside.cancelled(record.key, record.waiting_signals())
             record.pre_run.clear()
             record.pending.clear()
             record.idle.clear()
         if holder is None:
-            return False
+            return (
+                self.outside is not None
+                and not local_only
+                and self.outside.ask_abort(record.key, clear_pending_signals=clear_pending_signals)
+            )
         holder.interrupt.abort()
+        if isinstance(holder, ActiveRun) and self.outside is not None:
+            self.outside.tell_abort(holder)
         if isinstance(holder, ActiveRun) and holder.lifecycle == "suspended":
             self._abort_parked(record, holder)
         else:
@@ -836,12 +1043,14 @@ class ThreadRuntime:
             ClosedError: The application is closed.
         """
         self._check_open()
-        record = self._record(resource_id, thread_id)
+        record = self.record(resource_id, thread_id)
 
         def unsubscribe(subscription: ThreadSubscription) -> None:
             with suppress(ValueError):
                 record.subscriptions.remove(subscription)
-            self._drop_if_forgettable(record)
+            if self.outside is not None:
+                self.outside.unfollow(record.key, subscription)
+            self.drop_if_forgettable(record)
 
         def abort(**options: Any) -> bool:
             return self.abort(resource_id, thread_id, **options)
@@ -855,6 +1064,10 @@ class ThreadRuntime:
         record.subscriptions.append(subscription)
         if record.active is not None and not record.active.interrupt.is_aborted:
             subscription.add_run(record.active.run_id, record.active.output.buffer)
+        if self.outside is not None:
+            subscription.ready = self.tasks.start(
+                self.outside.follow(record.key, subscription), name=f"follow:{record.key}"
+            )
         return subscription
 
     async def close(self, *, grace: float = 0.0) -> None:
@@ -873,6 +1086,9 @@ class ThreadRuntime:
         have ended and the store is still open.
         """
         for record in list(self._records.values()):
+            if self.outside is not None and self.outside.reach.inbox is not None:
+                # What was accepted is in the inbox: another process, or the next start, has it.
+                continue
             waiting = [
                 (record.waiting_agent, signal) for signal in (*record.pre_run, *record.pending)
             ]

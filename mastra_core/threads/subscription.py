@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,14 @@ class ThreadSubscription:
         self.active_run_id = active_run_id
         self.abort = abort
         self._unsubscribe = unsubscribe
+        #: Done when runs of other processes are heard, too; None if there are none.
+        self.ready: asyncio.Task[None] | None = None
+
+    def __await__(self) -> Generator[Any, None, ThreadSubscription]:
+        """Wait until every later chunk of the thread will be read, wherever it is said."""
+        if self.ready is not None:
+            yield from asyncio.shield(self.ready).__await__()
+        return self
 
     def add_run(self, run_id: str, buffer: ChunkBuffer) -> None:
         """Read this run after those before it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ("thread_key", "thread_topic")
+__all__ = ("split_key", "thread_key", "thread_topic")
 
 #: What JavaScript's encodeURIComponent leaves as it is, beside letters and digits.
 _UNESCAPED: Final = "-_.!~*'()"
@@ -14,6 +14,12 @@ _UNESCAPED: Final = "-_.!~*'()"
 def thread_key(resource_id: str | None, thread_id: str) -> str:
     """Resource and thread, parted by NUL; no resource is the empty string."""
     return f"{resource_id or ''}\0{thread_id}"
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Resource and thread of a key."""
+    resource_id, _, thread_id = key.partition("\0")
+    return resource_id, thread_id
 
 
 def thread_topic(resource_id: str | None, thread_id: str) -> str:

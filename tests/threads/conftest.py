@@ -7,6 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mastra_core import Mastra
+from mastra_core.testing.fake_clock import FakeClock
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Time that passes only when a test says so."""
+    return FakeClock()
 
 
 @pytest.fixture

@@ -1,0 +1,121 @@
+"""Telling other processes what a run here says (signals.md 17.3, owner side)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.isotime import epoch_ms
+from mastra_core.errors import MastraError
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.threads import events
+from mastra_core.threads.subscription import broadcast_form
+from mastra_core.wire.chunks import Chunk
+from mastra_core.wire.events import Event
+
+__all__ = ("RunAnnouncer",)
+
+logger = logging.getLogger(__name__)
+
+_PINNED: Final = frozenset({"start", "tool-call-approval", "tool-call-suspended"})
+
+Publish = Callable[[Event], Awaitable[None]]
+
+
+class RunAnnouncer:
+    """
+    One segment of a run, told part by part and in order; readers here don't wait for it.
+
+    Args:
+        output: What the run says.
+        publish: Puts an event on the thread's topic.
+        stream_id: Id of the segment.
+        stream_seq: How many segments of this run this process has begun.
+        source_id: This process.
+        clock: Says when a part was produced.
+    """
+
+    def __init__(
+        self,
+        output: ModelOutput,
+        publish: Publish,
+        *,
+        stream_id: str,
+        stream_seq: int,
+        source_id: str,
+        clock: Clock,
+    ) -> None:
+        self.run_id = output.run_id
+        self.stream_id = stream_id
+        self._output = output
+        self._publish = publish
+        self._stream_seq = stream_seq
+        self._source_id = source_id
+        self._clock = clock
+        self._is_silent = False
+
+    def silence(self) -> None:
+        """Nothing more is told: the thread isn't ours any more (G3)."""
+        self._is_silent = True
+
+    async def run(self) -> None:
+        """Tell everything up to the end of the segment, and how it ended."""
+        registered = events.run_registered(
+            self.run_id,
+            stream_id=self.stream_id,
+            stream_seq=self._stream_seq,
+            agent_id=self._output.agent_id,
+            source_id=self._source_id,
+        )
+        await self._tell(registered)
+        async for chunk in self._output.buffer.read():
+            if self._is_silent:
+                return
+            await self._tell(self._part(chunk))
+
+    async def finish(self, *, persisted: bool) -> None:
+        """The segment is over, its messages are stored and its parts were told."""
+        facts = {"stream_id": self.stream_id, "source_id": self._source_id}
+        status = self._output.status
+        if status == "suspended":
+            await self._tell(events.run_suspended(self.run_id, **facts))
+            return
+        await self._tell(
+            events.run_ended(
+                self.run_id,
+                **facts,
+                status=status,
+                persisted=persisted and status == "success",
+            )
+        )
+
+    async def aborted(self) -> None:
+        """Somebody aborted the run; what it still says follows."""
+        await self._tell(
+            events.run_aborted(self.run_id, stream_id=self.stream_id, source_id=self._source_id)
+        )
+
+    def _part(self, chunk: Chunk) -> Event:
+        return events.stream_part(
+            self.run_id,
+            broadcast_form(chunk, self.run_id),
+            stream_id=self.stream_id,
+            source_id=self._source_id,
+            produced_at=epoch_ms(self._clock.now()),
+            pinned=chunk.get("type") in _PINNED,
+        )
+
+    async def _tell(self, event: Event) -> None:
+        if self._is_silent:
+            return
+        try:
+            await self._publish(event)
+        except MastraError:
+            # The run doesn't depend on who listens; a gap is better than its end.
+            logger.warning(
+                "a part of a run could not be told",
+                exc_info=True,
+                extra={"run_id": self.run_id, "event_type": event.type},
+            )

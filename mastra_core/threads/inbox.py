@@ -1,0 +1,188 @@
+"""Accepted input that no run has answered yet, in storage (signals.md 22, G1).
+
+A signal is put here before its sender is told that it is accepted, and removed when the run
+that took it has ended. Whoever gets the lease of a thread adopts what stands here, also after
+the process that had it has died.
+
+One value per signal in the domain ``thread_state``, under a name of the thread's own, and one
+value per thread that has any, so that a thread whose owner died is found by a single read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.isotime import epoch_ms
+from mastra_core.contracts.storage import ThreadStateStorage
+from mastra_core.errors import InvalidSignalError, WireDecodeError
+from mastra_core.messages.signals import signal_from_wire
+from mastra_core.wire.signals import Signal
+
+__all__ = ("INBOX", "InboxEntry", "ThreadInbox")
+
+logger = logging.getLogger(__name__)
+
+#: Where the threads with waiting input are listed.
+INBOX: Final = "mastra-py-inbox"
+#: For so long a thread counts as listed without asking again.
+_LISTED_SECONDS: Final = 30.0
+#: A thread without input is taken off the list when it was seen like that for so long.
+_EMPTY_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxEntry:
+    """One accepted signal, and what the run that answers it needs to know."""
+
+    signal: Signal
+    agent_id: str
+    #: It gets a run of its own instead of joining one (G11).
+    turn: bool = False
+    #: The id that its sender was promised for that run.
+    run_id: str | None = None
+    request_context: Mapping[str, Any] = field(default_factory=dict)
+    #: Place among the signals that one process accepted in one millisecond.
+    number: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The order of acceptance."""
+        accepted = self.signal.accepted_at or self.signal.created_at
+        return epoch_ms(accepted), self.number
+
+    def to_wire(self) -> dict[str, Any]:
+        """As it is stored."""
+        wire = {
+            "signal": self.signal.to_wire(),
+            "agentId": self.agent_id,
+            "turn": self.turn,
+            "number": self.number,
+        }
+        if self.run_id is not None:
+            wire["runId"] = self.run_id
+        if self.request_context:
+            wire["requestContext"] = dict(self.request_context)
+        return wire
+
+
+class ThreadInbox:
+    """Reads and writes the waiting input of threads."""
+
+    def __init__(self, states: ThreadStateStorage, *, clock: Clock, source_id: str) -> None:
+        self._states = states
+        self._clock = clock
+        self._source_id = source_id
+        #: When a thread was listed by us, by the monotonic clock.
+        self._listed: dict[str, float] = {}
+        #: Since when a listed thread has been seen without input, and with which mark.
+        self._empty: dict[str, tuple[Any, float]] = {}
+        self._numbers = 0
+
+    def next_number(self) -> int:
+        """A number for an entry, larger than those before."""
+        self._numbers += 1
+        return self._numbers
+
+    async def put(self, key: str, entry: InboxEntry) -> None:
+        """
+        Store a signal; when this returns it will be answered, whoever dies.
+
+        Raises:
+            StorageError: It isn't certain that it is stored.
+        """
+        await self._list(key)
+        await self._states.set_state(_box(key), entry.signal.id, entry.to_wire())
+
+    async def _list(self, key: str) -> None:
+        """Before the entry: a list that names a thread too many harms nobody."""
+        now = self._clock.monotonic()
+        if now - self._listed.get(key, -_LISTED_SECONDS) < _LISTED_SECONDS:
+            return
+        mark = {"by": self._source_id, "at": epoch_ms(self._clock.now())}
+        await self._states.set_state(INBOX, _quoted(key), mark)
+        for old in [k for k, at in self._listed.items() if now - at >= _LISTED_SECONDS]:
+            del self._listed[old]
+        self._listed[key] = now
+
+    async def entries(self, key: str) -> list[InboxEntry]:
+        """
+        What waits for this thread, in the order of acceptance.
+
+        Raises:
+            StorageError: The store didn't answer.
+        """
+        found = []
+        for signal_id, value in (await self._states.list_states(_box(key))).items():
+            try:
+                found.append(self._read(value))
+            except (InvalidSignalError, WireDecodeError, KeyError, TypeError, ValueError):
+                logger.exception(
+                    "an entry of the inbox can't be read", extra={"signal_id": signal_id}
+                )
+        return sorted(found, key=lambda entry: entry.order)
+
+    def _read(self, value: Any) -> InboxEntry:
+        signal = signal_from_wire(value["signal"], clock=self._clock)
+        run_id = value.get("runId")
+        return InboxEntry(
+            signal=signal,
+            agent_id=str(value["agentId"]),
+            turn=bool(value.get("turn")),
+            run_id=run_id if isinstance(run_id, str) else None,
+            request_context=dict(value.get("requestContext") or {}),
+            number=int(value.get("number") or 0),
+        )
+
+    async def remove(self, key: str, signal_ids: Iterable[str]) -> None:
+        """
+        These signals are answered or cancelled; those that aren't there are no news.
+
+        Raises:
+            StorageError: The store didn't answer; some may still be there.
+        """
+        for signal_id in signal_ids:
+            await self._states.delete_state(_box(key), signal_id)
+
+    async def keys(self) -> list[str]:
+        """
+        The threads that may have waiting input.
+
+        Raises:
+            StorageError: The store didn't answer.
+        """
+        listed = await self._states.list_states(INBOX)
+        self._empty = {name: seen for name, seen in self._empty.items() if name in listed}
+        return [unquote(name) for name in listed]
+
+    async def tidy(self, key: str) -> None:
+        """
+        Nothing waits for this listed thread: take it off the list once that has lasted.
+
+        A sender lists the thread anew every half minute, so whoever lists it now has time to
+        put its signal before anybody takes the mark away.
+        """
+        name = _quoted(key)
+        mark = await self._states.get_state(INBOX, name)
+        now = self._clock.monotonic()
+        seen, since = self._empty.get(name, (None, now))
+        if seen != mark:
+            self._empty[name] = (mark, now)
+            return
+        if now - since < _EMPTY_SECONDS:
+            return
+        if await self._states.compare_and_set(INBOX, name, expected=mark, value=None):
+            await self._states.delete_state(INBOX, name)
+        self._empty.pop(name, None)
+
+
+def _quoted(key: str) -> str:
+    return quote(key, safe="-_.!~*'()")
+
+
+def _box(key: str) -> str:
+    return f"{INBOX}:{_quoted(key)}"

@@ -1,0 +1,523 @@
+"""How the runtime of this process shares its threads with others (signals.md 17, 22).
+
+``reach`` speaks with the backends; here is what their answers mean for a thread: who may run
+it, what was accepted for it, and what is to be done when it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from mastra_core.base.jsonjs import sanitize_copy
+from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.contracts.signal_sink import Accepted
+from mastra_core.errors import DeliveryError, LeaseLostError, MastraError
+from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.threads.announce import RunAnnouncer
+from mastra_core.threads.inbox import InboxEntry
+from mastra_core.threads.lease_keeper import run_id_from_owner
+from mastra_core.threads.reach import Backends, ThreadReach
+from mastra_core.threads.record import ActiveRun, Reservation, ThreadAgent, ThreadRecord
+from mastra_core.threads.thread_key import split_key
+from mastra_core.wire.signals import Signal
+
+if TYPE_CHECKING:
+    from mastra_core.threads.runtime import ThreadRuntime
+    from mastra_core.threads.subscription import ThreadSubscription
+
+__all__ = ("OutsideThreads",)
+
+logger = logging.getLogger(__name__)
+
+#: How long a signal is offered to owners that let the thread go meanwhile (signals.md G4).
+_FORWARD_SECONDS: Final = 5.0
+
+
+class OutsideThreads:
+    """
+    The threads of a runtime, as other processes meet them.
+
+    Args:
+        runtime: Who decides what happens on the threads of this process.
+        backends: What reaches further than this process.
+        find_agent: The agent with an id; None if this process doesn't have it.
+    """
+
+    def __init__(
+        self,
+        runtime: ThreadRuntime,
+        backends: Backends,
+        *,
+        find_agent: Callable[[str], ThreadAgent | None],
+    ) -> None:
+        #: Speaks with the backends.
+        self.reach = ThreadReach(self, backends)
+        self._runtime = runtime
+        self._find_agent = find_agent
+        self._tasks = TaskSupervisor("threads outside")
+        #: How many segments of a run this process has begun.
+        self._segments: dict[str, int] = {}
+        #: Threads whose topic is heard as long as something happens on them here.
+        self._heard: set[str] = set()
+        #: Readers that hear the runs of a thread elsewhere.
+        self._followed: dict[ThreadSubscription, str] = {}
+
+    async def aclose(self) -> None:
+        """Let go of all threads; their input stays for others."""
+        await self._tasks.close()
+        await self.reach.aclose()
+
+    # -- accepting ------------------------------------------------------------------------
+
+    def entry_of(
+        self,
+        agent: ThreadAgent,
+        signal: Signal,
+        *,
+        run_id: str | None = None,
+        turn: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> InboxEntry:
+        """What is kept of an accepted signal."""
+        inbox = self.reach.inbox
+        return InboxEntry(
+            signal=signal,
+            agent_id=agent.id,
+            turn=turn,
+            run_id=run_id,
+            request_context=_kept_context(options or {}),
+            number=inbox.next_number() if inbox is not None else 0,
+        )
+
+    async def accept(self, record: ThreadRecord, signal: Signal, answer: Accepted) -> Accepted:
+        """
+        Accept a signal that is in a queue here: once storage has it (G1).
+
+        Raises:
+            MastraError: It isn't certain that it is stored; it is in no queue then.
+        """
+        turn = next((one for one in record.idle if one.signal.id == signal.id), None)
+        agent = turn.agent if turn is not None else record.waiting_agent
+        reservation = record.reservation if record.active is None else None
+        assert agent is not None
+        entry = self.entry_of(
+            agent,
+            signal,
+            run_id=answer.run_id,
+            turn=turn is not None,
+            options=turn.stream_options if turn is not None else None,
+        )
+        try:
+            await self._keep(record.key, entry)
+        except BaseException:
+            # One that a run has taken meanwhile is being answered.
+            if record.forget_signal(signal.id):
+                raise
+        if turn is None and reservation is not None and reservation.holder is not None:
+            # The thread may turn out to be another process's; then its run has the signal.
+            return replace(answer, run_id=await asyncio.shield(reservation.holder))
+        return answer
+
+    async def _keep(self, key: str, entry: InboxEntry) -> None:
+        if self.reach.inbox is not None and not entry.signal.transient:
+            await self.reach.inbox.put(key, entry)
+
+    # -- ownership ------------------------------------------------------------------------
+
+    async def own(self, record: ThreadRecord, entry: InboxEntry, run_id: str) -> str | None:
+        """
+        Own the thread for a run that answers this entry, which is in storage then.
+
+        Returns:
+            None if the thread is ours, else the run of another process that has the signal now;
+            the reservation is given up then, and what was accepted for it went the same way.
+
+        Raises:
+            LeaseUnavailableError: Nobody knows whose the thread is (G2).
+            PubSubError: Other processes can't be told or heard.
+            StorageError: The signal can't be kept.
+            DeliveryError: The thread changed hands for five seconds.
+        """
+        keeping = asyncio.ensure_future(self._keep(record.key, entry))
+        try:
+            owner = await self._take(record, run_id)
+        finally:
+            await asyncio.wait([keeping])
+        keeping.result()
+        deadline = self._runtime.clock.monotonic() + _FORWARD_SECONDS
+        while owner is not None:
+            taken_by = run_id_from_owner(owner) or owner
+            if await self.reach.forward(record.key, entry, owner):
+                await self._forward_rest(record, owner, run_id)
+                self._runtime.give_up(record, run_id, holder=taken_by)
+                self._runtime.after_run(record)
+                return taken_by
+            if self._runtime.clock.monotonic() > deadline:
+                raise DeliveryError(
+                    f"Thread {record.thread_id!r} was handed on again and again.",
+                    hint="The signal is kept and will be answered; nothing has to be repeated.",
+                )
+            owner = await self._take(record, run_id)
+        if record.reservation is not None:
+            record.reservation.settle(run_id)
+        return None
+
+    async def own_reserved(self, record: ThreadRecord, reserved: Reservation) -> bool:
+        """
+        Own the thread for a reservation; it is given up if another process has the thread.
+
+        Raises:
+            LeaseUnavailableError: Nobody knows whose the thread is (G2).
+            PubSubError: Other processes can't be heard.
+            StorageError: What waits for the thread can't be read.
+        """
+        run_id = reserved.run_id
+        is_ours = False
+        try:
+            owner = await self._take(record, run_id)
+            is_ours = owner is None
+            if is_ours:
+                for entry in await self._adopt(record):
+                    if entry.turn or entry.agent_id != reserved.agent_id:
+                        self._queue(record, entry)
+                    else:
+                        record.pre_run.append(entry.signal)
+                        record.waiting_agent = self._find_agent(entry.agent_id)
+                reserved.settle(run_id)
+            elif owner is not None:
+                await self._forward_rest(record, owner, run_id)
+                reserved.settle(run_id_from_owner(owner) or owner)
+        finally:
+            if not is_ours:
+                self._runtime.give_up(record, run_id, holder=run_id)
+                self._runtime.after_run(record)
+        return is_ours
+
+    async def joined(self, record: ThreadRecord, entry: InboxEntry, run_id: str) -> list[Signal]:
+        """
+        What others left for a thread that is ours now, and the run that answers ``entry`` takes.
+
+        Raises:
+            StorageError: What waits for the thread can't be read.
+        """
+        record.taken.setdefault(run_id, []).append(entry.signal.id)
+        joined: list[Signal] = []
+        for found in await self._adopt(record):
+            if found.turn or found.agent_id != entry.agent_id:
+                self._queue(record, found)
+            else:
+                joined.append(found.signal)
+        return record.take(run_id, joined)
+
+    async def _take(self, record: ThreadRecord, run_id: str) -> str | None:
+        # Heard before it is taken: whoever is refused from now on speaks to us.
+        if record.key not in self._heard:
+            self._heard.add(record.key)
+            try:
+                await self.reach.listen(record.key)
+            except BaseException:
+                self._heard.discard(record.key)
+                raise
+        return await self.reach.take(record.key, run_id)
+
+    async def _forward_rest(self, record: ThreadRecord, owner: str, run_id: str) -> None:
+        """What waited for a run that doesn't start here goes to the run that has the thread."""
+        agent = record.waiting_agent
+        waiting = [*record.pre_run, *record.pending]
+        record.pre_run.clear()
+        record.pending.clear()
+        for signal in waiting:
+            if agent is None:
+                continue
+            entry = self.entry_of(agent, signal, run_id=run_id)
+            await self._keep(record.key, entry)
+            if not await self.reach.forward(record.key, entry, owner):
+                # Whoever owns the thread next finds it in the inbox.
+                return
+
+    async def _adopt(
+        self, record: ThreadRecord, entries: Sequence[InboxEntry] | None = None
+    ) -> list[InboxEntry]:
+        """What waits for a thread of ours and is neither in a queue nor answered yet."""
+        if self.reach.inbox is None:
+            return []
+        found = await self.reach.waiting(record.key) if entries is None else entries
+        known = record.known_signals()
+        fresh = [entry for entry in found if entry.signal.id not in known]
+        answered: set[str] = set()
+        for agent_id in {entry.agent_id for entry in fresh}:
+            agent = self._find_agent(agent_id)
+            ids = [entry.signal.id for entry in fresh if entry.agent_id == agent_id]
+            if agent is not None:
+                answered |= await agent.answered(thread_id=record.thread_id, message_ids=ids)
+        if answered:
+            await self.reach.answered(record.key, answered)
+        known = record.known_signals() | answered
+        return [
+            entry
+            for entry in fresh
+            if entry.signal.id not in known and self._find_agent(entry.agent_id) is not None
+        ]
+
+    def _queue(self, record: ThreadRecord, entry: InboxEntry) -> None:
+        agent = self._find_agent(entry.agent_id)
+        assert agent is not None
+        context = dict(entry.request_context)
+        self._runtime.queue_turn(
+            record,
+            agent,
+            entry.signal,
+            run_id=entry.run_id,
+            stream_options={"request_context": context} if context else {},
+        )
+
+    def rest(self, record: ThreadRecord) -> None:
+        """No run is here and none waits: look once more, then let the thread go."""
+        if record.key in self._heard and not self._tasks.is_closed:
+            self._tasks.start(self._rest(record), name=f"rest:{record.key}")
+
+    async def _rest(self, record: ThreadRecord) -> None:
+        run_id = self.reach.held_by(record.key)
+        if run_id is not None:
+            # A sender that was refused put its signal here before it asked for the thread.
+            try:
+                entries = await self._adopt(record)
+            except MastraError:
+                logger.warning("the inbox can't be read", exc_info=True)
+                entries = []
+            if entries and record.is_at_rest:
+                self._queue(record, entries[0])
+                self._runtime.after_run(record)
+                return
+            if not record.is_at_rest:
+                return
+            await self.reach.let_go(record.key, run_id)
+        if record.is_at_rest and record.key in self._heard:
+            self._heard.discard(record.key)
+            await self.reach.stop_listening(record.key)
+
+    def guard(self, key: str) -> None:
+        """
+        Before a write that only the owner of the thread may do (G2, G3).
+
+        Raises:
+            LeaseLostError: It isn't ours any more.
+        """
+        self.reach.assert_owned(key)
+
+    # -- runs -----------------------------------------------------------------------------
+
+    def begin(self, record: ThreadRecord, active: ActiveRun, *, stream_id: str) -> None:
+        """Tell others what this run says from now on."""
+        if not self.reach.speaks:
+            return
+        self._segments[active.run_id] = self._segments.get(active.run_id, 0) + 1
+        key = record.key
+        announcer = RunAnnouncer(
+            active.output,
+            lambda event: self.reach.publish(key, event),
+            stream_id=stream_id,
+            stream_seq=self._segments[active.run_id],
+            source_id=self.reach.source_id,
+            clock=self._runtime.clock,
+        )
+        active.announcer = announcer
+        active.announcing = self._tasks.start(announcer.run(), name=f"tell:{active.run_id}")
+
+    def finish(
+        self, record: ThreadRecord, active: ActiveRun, then: Callable[[], None] | None
+    ) -> None:
+        """The segment is over: tell its end, forget what it answered, then go on."""
+        if self._tasks.is_closed:
+            if then is not None:
+                then()
+            return
+        self._tasks.start(self._finish(record, active, then), name=f"end:{active.run_id}")
+
+    async def _finish(
+        self, record: ThreadRecord, active: ActiveRun, then: Callable[[], None] | None
+    ) -> None:
+        output = active.output
+        try:
+            if not active.is_lost:
+                if active.announcing is not None and active.announcer is not None:
+                    await asyncio.wait([active.announcing])
+                    await active.announcer.finish(persisted=active.agent.stores_messages)
+                await self.reach.answered(record.key, record.taken.pop(active.run_id, ()))
+            if output.status != "suspended":
+                self._segments.pop(active.run_id, None)
+                if output.status == "success" and active.agent.stores_messages:
+                    await self.reach.trim(record.key, active.run_id)
+        except MastraError:
+            logger.warning("the end of a run was not told", exc_info=True)
+        finally:
+            record.taken.pop(active.run_id, None)
+            if then is not None:
+                then()
+
+    def tell_abort(self, active: ActiveRun) -> None:
+        """Somebody aborted our run."""
+        if active.announcer is not None and not self._tasks.is_closed:
+            self._tasks.start(active.announcer.aborted(), name=f"abort:{active.run_id}")
+
+    def cancelled(self, key: str, signal_ids: Iterable[str]) -> None:
+        """These will not be answered."""
+        ids = list(signal_ids)
+        if not self._tasks.is_closed:
+            self._tasks.start(self._cancelled(key, ids), name="cancelled signals")
+
+    async def _cancelled(self, key: str, signal_ids: Sequence[str]) -> None:
+        await self.reach.answered(key, signal_ids)
+        try:
+            await self.reach.tell_cancelled(key, signal_ids)
+        except MastraError:
+            logger.warning("a cancellation was not told", exc_info=True)
+
+    def ask_abort(self, key: str, *, clear_pending_signals: bool) -> bool:
+        """Ask the process that has the thread to abort its run; False if none is known."""
+        run = self.reach.remote_run(key)
+        if run is None or self._tasks.is_closed:
+            return False
+        asking = self.reach.ask_abort(key, *run, clear_pending_signals=clear_pending_signals)
+        self._tasks.start(asking, name=f"ask-abort:{run[0]}")
+        return True
+
+    # -- reading --------------------------------------------------------------------------
+
+    async def follow(self, key: str, reader: ThreadSubscription) -> None:
+        """
+        Let a reader see what runs elsewhere say on this thread, an active one from its start.
+
+        Raises:
+            PubSubError: The thread's topic can't be heard.
+        """
+        active = self.reach.remote_buffer(key)
+        if active is not None:
+            reader.add_run(*active)
+        self._followed[reader] = key
+        try:
+            await self.reach.listen(key, runs=True)
+        except BaseException:
+            self._followed.pop(reader, None)
+            raise
+        if reader not in self._followed:
+            await self.reach.stop_listening(key)
+
+    def unfollow(self, key: str, reader: ThreadSubscription) -> None:
+        """One reader less."""
+        is_heard = reader.ready is not None and reader.ready.done()
+        if self._followed.pop(reader, None) is not None and is_heard and not self._tasks.is_closed:
+            self._tasks.start(self.reach.stop_listening(key), name=f"unfollow:{key}")
+
+    # -- what arrives (ReachedThreads) ----------------------------------------------------
+
+    def lease_lost(self, key: str, run_id: str, error: LeaseLostError) -> None:
+        """Another process has the thread: what runs here ends and says nothing more (G3)."""
+        record = self._runtime.known_record(key)
+        if record is None:
+            return
+        logger.warning("thread lost", extra={"key": key, "run_id": run_id})
+        reservation, active = record.reservation, record.active
+        if reservation is not None and reservation.run_id == run_id:
+            reservation.interrupt.fail(error)
+        if active is None or active.run_id != run_id:
+            return
+        active.is_lost = True
+        if active.announcer is not None:
+            active.announcer.silence()
+        if active.lifecycle == "suspended":
+            # It waits in storage, for whoever answers it.
+            record.active = None
+            self._runtime.after_run(record)
+        else:
+            active.interrupt.fail(error)
+
+    def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
+        """Queue a signal for a run of ours; True also if it came before."""
+        record = self._runtime.known_record(key)
+        if record is None or self._tasks.is_closed or self.reach.held_by(key) is None:
+            return False
+        if signal.id in record.known_signals() or self._runtime.has_taken(key, signal.id):
+            return True
+        active = record.active
+        agent = active.agent if active is not None else record.waiting_agent
+        if active is None and record.reservation is None:
+            return False
+        if turn and agent is not None:
+            self._runtime.queue_turn(record, agent, signal, run_id=None, stream_options={})
+        elif active is not None:
+            record.pending.append(signal)
+            record.waiting_agent = active.agent
+            self._runtime.look_after(record)
+        else:
+            record.pre_run.append(signal)
+        self._runtime.remember(key, signal.id, Accepted(action="deliver", run_id=run_id))
+        return True
+
+    def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:
+        """These were cancelled in another process."""
+        record = self._runtime.known_record(key)
+        for signal_id in signal_ids:
+            if record is not None:
+                record.forget_signal(signal_id)
+
+    def abort_asked(self, key: str, run_id: str, stream_id: str | None, *, clear: bool) -> None:
+        """Another process asks to abort a run of ours."""
+        record = self._runtime.known_record(key)
+        if record is None or record.active is None or record.active.run_id != run_id:
+            return
+        announcer = record.active.announcer
+        if stream_id is None or (announcer is not None and announcer.stream_id == stream_id):
+            self._runtime.abort(record.resource_id, record.thread_id, clear_pending_signals=clear)
+
+    def show_remote(self, key: str, run_id: str, buffer: ChunkBuffer) -> None:
+        """A run of another process, for the readers here."""
+        record = self._runtime.known_record(key)
+        for subscription in record.subscriptions if record is not None else ():
+            subscription.add_run(run_id, buffer)
+
+    def remote_changed(self, key: str) -> None:
+        """A run of another process has begun or ended."""
+        record = self._runtime.known_record(key)
+        if record is not None:
+            record.notify()
+
+    def is_busy(self, key: str) -> bool:
+        """Is there a run here, or one about to start?"""
+        record = self._runtime.known_record(key)
+        return record is not None and not record.is_at_rest
+
+    def start_orphans(self, key: str, entries: Sequence[InboxEntry]) -> None:
+        """Nobody has the thread: answer what waits for it, the first in a turn of its own."""
+        if not self._tasks.is_closed:
+            self._tasks.start(self._start_orphans(key, entries), name=f"orphans:{key}")
+
+    async def _start_orphans(self, key: str, entries: Sequence[InboxEntry]) -> None:
+        record = self._runtime.record(*split_key(key))
+        try:
+            waiting = await self._adopt(record, entries)
+        except MastraError:
+            logger.warning("waiting input can't be adopted", exc_info=True, extra={"key": key})
+            waiting = []
+        record = self._runtime.record(*split_key(key))
+        if waiting and record.is_at_rest:
+            # The others are found when the thread is taken.
+            self._queue(record, waiting[0])
+            self._runtime.after_run(record)
+        self._runtime.drop_if_forgettable(record)
+
+
+def _kept_context(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the caller said about the run and another process can understand."""
+    context = options.get("request_context")
+    if not isinstance(context, Mapping):
+        return {}
+    try:
+        return dict(sanitize_copy(dict(context)))
+    except MastraError:
+        logger.warning("a request context can't be kept with a signal", exc_info=True)
+        return {}

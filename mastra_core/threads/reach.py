@@ -1,0 +1,517 @@
+"""What a thread has outside this process: its lease, its topic, its inbox (signals.md 17, 22).
+
+The runtime decides what happens on a thread; this room lets it be the only one that does, and
+lets others reach it. Each part is there only if its backend reaches further than the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from mastra_core.base.clock import Clock
+from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.contracts.lease import LeaseProvider
+from mastra_core.contracts.pubsub import EventHandler, PubSub
+from mastra_core.errors import (
+    LeaseLostError,
+    LeaseUnavailableError,
+    MastraError,
+    PubSubClosedError,
+)
+from mastra_core.messages.signals import signal_from_wire
+from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.threads import events
+from mastra_core.threads.events import ThreadEvent, read_event
+from mastra_core.threads.inbox import InboxEntry, ThreadInbox
+from mastra_core.threads.lease_keeper import LEASE_TTL_MS, LeaseKeeper, run_id_from_owner
+from mastra_core.threads.remote import RemoteRuns
+from mastra_core.threads.thread_key import split_key, thread_topic
+from mastra_core.wire.events import Event
+from mastra_core.wire.signals import Signal
+
+__all__ = ("Backends", "ReachedThreads", "ThreadReach")
+
+logger = logging.getLogger(__name__)
+
+#: How long a sender waits until the owner says that it has the signal (G4).
+RECEIPT_SECONDS: Final = 5.0
+#: So long an owner that says nothing (of version 1.71) is given before its lease is read again.
+_SILENT_SECONDS: Final = 0.5
+
+
+class ReachedThreads(Protocol):
+    """What the runtime does when something arrives from outside."""
+
+    def lease_lost(self, key: str, run_id: str, error: LeaseLostError) -> None:
+        """The thread belongs to another process now."""
+        ...
+
+    def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
+        """Queue a signal that was meant for this run; False if that run isn't one of ours."""
+        ...
+
+    def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:
+        """These were cancelled somewhere."""
+        ...
+
+    def abort_asked(self, key: str, run_id: str, stream_id: str | None, *, clear: bool) -> None:
+        """Another process asks to abort our run."""
+        ...
+
+    def show_remote(self, key: str, run_id: str, buffer: ChunkBuffer) -> None:
+        """A run of another process, for the readers here."""
+        ...
+
+    def remote_changed(self, key: str) -> None:
+        """A run of another process has begun or ended."""
+        ...
+
+    def is_busy(self, key: str) -> bool:
+        """Is there a run here, or one about to start?"""
+        ...
+
+    def start_orphans(self, key: str, entries: Sequence[InboxEntry]) -> None:
+        """Nobody has the thread: answer what waits for it."""
+        ...
+
+
+@dataclass(slots=True)
+class _Listener:
+    """Our subscription to one topic."""
+
+    users: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: The handlers that are subscribed.
+    control: EventHandler | None = None
+    view: EventHandler | None = None
+    runs: RemoteRuns | None = None
+    checking: asyncio.Task[None] | None = None
+    #: Set when a run of another process ended.
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """What of an application's infrastructure other processes share with this one."""
+
+    #: This process, new at every start.
+    source_id: str
+    #: Time and pauses.
+    clock: Clock
+    #: The bus, if other processes hear it.
+    pubsub: PubSub | None
+    #: The leases, if other processes respect them.
+    lease: LeaseProvider | None
+    #: The durable inbox, if the store outlives the process.
+    inbox: ThreadInbox | None
+    #: Milliseconds until a thread of a process that doesn't answer is free.
+    ttl_ms: int = LEASE_TTL_MS
+
+
+class ThreadReach:
+    """
+    Keeps the leases, tells and hears what happens elsewhere, and finds what was left behind.
+
+    Args:
+        threads: Who answers what arrives.
+        backends: What reaches further than this process.
+    """
+
+    def __init__(self, threads: ReachedThreads, backends: Backends) -> None:
+        self.source_id = backends.source_id
+        self.inbox = backends.inbox
+        self.ttl_seconds = backends.ttl_ms / 1000
+        self._threads = threads
+        self._pubsub = backends.pubsub
+        self._clock = backends.clock
+        self._leases = (
+            None
+            if backends.lease is None
+            else LeaseKeeper(
+                backends.lease,
+                holder=backends.source_id,
+                clock=backends.clock,
+                on_lost=threads.lease_lost,
+                ttl_ms=backends.ttl_ms,
+            )
+        )
+        self._listeners: dict[str, _Listener] = {}
+        self._receipts: dict[str, asyncio.Future[None]] = {}
+        self._tasks = TaskSupervisor("threads elsewhere")
+
+    def start(self) -> None:
+        """Look from now on for input that a dead process left behind."""
+        if self.inbox is not None:
+            self._tasks.start(self._look_for_orphans(self.inbox), name="orphaned input")
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        await self._tasks.close()
+        for key in list(self._listeners):
+            await self._unsubscribe(key, self._listeners[key])
+        self._listeners.clear()
+        if self._leases is not None:
+            await self._leases.aclose()
+
+    # -- ownership ------------------------------------------------------------------------
+
+    async def take(self, key: str, run_id: str) -> str | None:
+        """
+        Own the thread for this run; None if it is ours, else the owner that has it.
+
+        Raises:
+            LeaseUnavailableError: Nobody knows whose it is.
+            PubSubError: The thread's topic can't be heard.
+        """
+        if self._leases is None:
+            return None
+        return await self._leases.take(key, run_id)
+
+    def held_by(self, key: str) -> str | None:
+        """The run of this process that has the thread; None if it isn't ours."""
+        held = self._leases.held(key) if self._leases is not None else None
+        return held.owner if held is not None else None
+
+    async def let_go(self, key: str, run_id: str) -> None:
+        """Nothing waits for the thread any more."""
+        if self._leases is not None:
+            await self._leases.let_go(key, run_id)
+
+    async def owner(self, key: str) -> str | None:
+        """The run that has the thread, in whichever process; None if nobody has, or knows."""
+        if self._leases is None:
+            return None
+        try:
+            return await self._leases.owner(key)
+        except LeaseUnavailableError:
+            logger.warning("owner of a thread not known", exc_info=True, extra={"key": key})
+            return None
+
+    def assert_owned(self, key: str) -> None:
+        """
+        Before something that only the owner may do.
+
+        Raises:
+            LeaseLostError: The thread isn't ours any more.
+        """
+        if self._leases is None:
+            return
+        held = self._leases.held(key)
+        if held is None:
+            raise LeaseLostError(key, message="This process has lost the thread to another one.")
+        held.assert_owned()
+
+    async def wait_until_free(self, key: str) -> None:
+        """Until the thread may be free; at the latest after a third of the lease's time."""
+        if self._leases is None:
+            return
+        async with self._heard(key) as listener:
+            if listener is not None:
+                listener.changed.clear()
+            waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._watch_lease(key))]
+            if listener is not None:
+                waits.append(asyncio.ensure_future(listener.changed.wait()))
+            waits.append(asyncio.ensure_future(self._clock.sleep(self.ttl_seconds / 3)))
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _watch_lease(self, key: str) -> None:
+        assert self._leases is not None
+        provider = self._leases.provider
+        if not provider.lease_capabilities.watch or await self.owner(key) is None:
+            if not provider.lease_capabilities.watch:
+                await self._clock.sleep(self.ttl_seconds / 3)
+            return
+        async for event in provider.watch_lease(key):
+            if event.kind in ("released", "expired", "transferred"):
+                return
+
+    # -- telling --------------------------------------------------------------------------
+
+    @property
+    def speaks(self) -> bool:
+        """Does anybody elsewhere hear what we say?"""
+        return self._pubsub is not None
+
+    async def publish(self, key: str, event: Event) -> None:
+        """
+        Put an event on the thread's topic.
+
+        Raises:
+            PubSubError: It isn't certain that it is there.
+        """
+        if self._pubsub is not None:
+            await self._pubsub.publish(thread_topic(*split_key(key)), event)
+
+    async def tell_cancelled(self, key: str, signal_ids: Sequence[str]) -> None:
+        """Whoever has one of these signals forgets it (8.4)."""
+        await self.publish(key, events.signals_cancelled(key, signal_ids, source_id=self.source_id))
+
+    async def ask_abort(
+        self, key: str, run_id: str, stream_id: str, *, clear_pending_signals: bool
+    ) -> None:
+        """Ask the owner of a run to abort it (8.5)."""
+        await self.publish(
+            key,
+            events.abort_requested(
+                run_id,
+                stream_id=stream_id,
+                source_id=self.source_id,
+                clear_pending_signals=clear_pending_signals,
+            ),
+        )
+
+    async def trim(self, key: str, run_id: str) -> None:
+        """Storage has what this run said (17.8)."""
+        if self._pubsub is not None:
+            await self._pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
+
+    async def forward(
+        self, key: str, entry: InboxEntry, owner: str, *, pre_run: bool = False
+    ) -> bool:
+        """
+        Give a signal to the owner of the thread; False if it has let the thread go.
+
+        The signal stands in the inbox already: whoever owns the thread next finds it there.
+
+        Raises:
+            PubSubError: The owner can't be told.
+        """
+        run_id = run_id_from_owner(owner) or owner
+        if self._pubsub is None:
+            return await self.owner(key) == owner
+        receipt = self._receipts.setdefault(
+            entry.signal.id, asyncio.get_running_loop().create_future()
+        )
+        deadline = self._clock.monotonic() + RECEIPT_SECONDS
+        try:
+            async with self._heard(key):
+                await self.publish(
+                    key,
+                    events.signal_enqueued(
+                        run_id,
+                        entry.signal,
+                        source_id=self.source_id,
+                        pre_run=pre_run,
+                        turn=entry.turn,
+                    ),
+                )
+                while self._clock.monotonic() < deadline:
+                    if await self._answered(receipt, _SILENT_SECONDS):
+                        return True
+                    current = await self.owner(key)
+                    if current != owner:
+                        return False
+                # An owner that never answers, but is alive: one of version 1.71.
+                return True
+        finally:
+            self._receipts.pop(entry.signal.id, None)
+
+    async def _answered(self, receipt: asyncio.Future[None], seconds: float) -> bool:
+        pause = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait([receipt, pause], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pause.cancel()
+        return receipt.done()
+
+    # -- hearing --------------------------------------------------------------------------
+
+    async def listen(self, key: str, *, runs: bool = False) -> None:
+        """
+        Hear what is said about the thread from now on; with ``runs``, what runs elsewhere said.
+
+        Every call is to be matched by one of ``stop_listening``.
+
+        Raises:
+            PubSubError: The topic can't be heard.
+        """
+        if self._pubsub is None:
+            return
+        listener = self._listeners.setdefault(key, _Listener())
+        listener.users += 1
+        try:
+            async with listener.lock:
+                await self._subscribe(key, listener, runs=runs)
+        except BaseException:
+            await self.stop_listening(key)
+            raise
+
+    async def stop_listening(self, key: str) -> None:
+        """One reason less to hear this thread."""
+        listener = self._listeners.get(key)
+        if listener is None:
+            return
+        listener.users -= 1
+        if listener.users > 0:
+            return
+        async with listener.lock:
+            if listener.users <= 0 and self._listeners.get(key) is listener:
+                del self._listeners[key]
+                await self._unsubscribe(key, listener)
+
+    @asynccontextmanager
+    async def _heard(self, key: str) -> AsyncIterator[_Listener | None]:
+        await self.listen(key)
+        try:
+            yield self._listeners.get(key)
+        finally:
+            await self.stop_listening(key)
+
+    def remote_run(self, key: str) -> tuple[str, str] | None:
+        """Run and segment that another process has on the thread, as far as we have heard."""
+        listener = self._listeners.get(key)
+        run = listener.runs.active if listener is not None and listener.runs else None
+        return (run.run_id, run.stream_id) if run is not None else None
+
+    def remote_buffer(self, key: str) -> tuple[str, ChunkBuffer] | None:
+        """The run that another process has on the thread, and what it has said."""
+        listener = self._listeners.get(key)
+        run = listener.runs.active if listener is not None and listener.runs else None
+        return (run.run_id, run.buffer) if run is not None else None
+
+    async def _subscribe(self, key: str, listener: _Listener, *, runs: bool) -> None:
+        assert self._pubsub is not None
+        topic = thread_topic(*split_key(key))
+        if listener.control is None:
+            control = self._control_of(key, listener)
+            await self._pubsub.subscribe(topic, control, start_from="latest", ordered=True)
+            listener.control = control
+        if runs and listener.view is None:
+            listener.runs = RemoteRuns(
+                source_id=self.source_id,
+                owner=lambda: self.owner(key),
+                show=lambda run_id, buffer: self._threads.show_remote(key, run_id, buffer),
+            )
+            view = self._view_of(key, listener.runs)
+            # From the beginning: a run that is at work elsewhere has said something already.
+            await self._pubsub.subscribe(topic, view, start_from="earliest", ordered=True)
+            listener.view = view
+            listener.checking = self._tasks.start(
+                self._check_remote(key, listener.runs), name=f"remote:{key}"
+            )
+
+    async def _unsubscribe(self, key: str, listener: _Listener) -> None:
+        assert self._pubsub is not None
+        topic = thread_topic(*split_key(key))
+        if listener.checking is not None:
+            listener.checking.cancel()
+        for handler in (listener.control, listener.view):
+            if handler is not None:
+                with suppress(PubSubClosedError):
+                    await self._pubsub.unsubscribe(topic, handler)
+        listener.control = listener.view = None
+        if listener.runs is not None:
+            listener.runs.end()
+
+    def _control_of(self, key: str, listener: _Listener) -> EventHandler:
+        async def control(event: Event) -> None:
+            found = read_event(event)
+            if found is None or found.source_id == self.source_id:
+                return
+            match found.type:
+                case events.SIGNAL_ENQUEUED:
+                    await self._enqueued(key, found)
+                case events.SIGNAL_ADMITTED:
+                    receipt = self._receipts.get(found.text("signalId") or "")
+                    if receipt is not None and not receipt.done():
+                        receipt.set_result(None)
+                case events.SIGNALS_CANCELLED:
+                    self._threads.forget_signals(key, found.texts("signalIds"))
+                case events.ABORT_REQUESTED:
+                    await self._abort_asked(key, found)
+                case kind if kind in events.ENDS:
+                    listener.changed.set()
+                case _:
+                    pass
+
+        return control
+
+    def _view_of(self, key: str, runs: RemoteRuns) -> EventHandler:
+        async def view(event: Event) -> None:
+            found = read_event(event)
+            if found is None:
+                return
+            before = runs.active
+            await runs.take(found)
+            if runs.active is not before or found.type == events.SUSPENDED:
+                self._threads.remote_changed(key)
+
+        return view
+
+    async def _enqueued(self, key: str, event: ThreadEvent) -> None:
+        run_id, value = event.run_id, event.data.get("signal")
+        if run_id is None or not isinstance(value, dict):
+            return
+        try:
+            signal = signal_from_wire(value, clock=self._clock)
+        except MastraError:
+            logger.warning("a signal from elsewhere can't be read", exc_info=True)
+            return
+        if not self._threads.admit(key, run_id, signal, turn=event.data.get("turn") is True):
+            return
+        try:
+            await self.publish(
+                key, events.signal_admitted(run_id, signal.id, source_id=self.source_id)
+            )
+        except MastraError:
+            # Its sender reads the lease instead.
+            logger.warning("a receipt could not be sent", exc_info=True)
+
+    async def _abort_asked(self, key: str, event: ThreadEvent) -> None:
+        run_id = event.run_id
+        if run_id is None or run_id_from_owner(await self.owner(key)) not in (run_id, None):
+            return
+        clear = event.data.get("clearPendingSignals") is True
+        self._threads.abort_asked(key, run_id, event.stream_id, clear=clear)
+
+    async def _check_remote(self, key: str, runs: RemoteRuns) -> None:
+        if self._leases is None:
+            return
+        while True:
+            await self._clock.sleep(self.ttl_seconds)
+            if await runs.check():
+                self._threads.remote_changed(key)
+
+    # -- what was left behind -------------------------------------------------------------
+
+    async def waiting(self, key: str) -> list[InboxEntry]:
+        """What the inbox holds for a thread that is ours."""
+        return [] if self.inbox is None else await self.inbox.entries(key)
+
+    async def answered(self, key: str, signal_ids: Iterable[str]) -> None:
+        """The run that took these signals has ended, or they were cancelled."""
+        if self.inbox is None:
+            return
+        try:
+            await self.inbox.remove(key, signal_ids)
+        except MastraError:
+            # Whoever adopts them finds their rows and their answer.
+            logger.warning("answered signals stay in the inbox", exc_info=True)
+
+    async def _look_for_orphans(self, inbox: ThreadInbox) -> None:
+        while True:
+            try:
+                for key in await inbox.keys():
+                    await self._look_at(inbox, key)
+            except MastraError:
+                logger.warning("the inbox can't be read", exc_info=True)
+            await self._clock.sleep(self.ttl_seconds)
+
+    async def _look_at(self, inbox: ThreadInbox, key: str) -> None:
+        if self._threads.is_busy(key):
+            return
+        entries = await inbox.entries(key)
+        if not entries:
+            await inbox.tidy(key)
+        elif await self.owner(key) is None:
+            self._threads.start_orphans(key, entries)

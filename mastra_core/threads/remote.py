@@ -1,0 +1,214 @@
+"""What other processes say about a thread, for its readers here (signals.md 12.9-12.11)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.threads import events
+from mastra_core.threads.events import ThreadEvent
+from mastra_core.wire.chunks import Chunk
+
+__all__ = ("RemoteRun", "RemoteRuns")
+
+logger = logging.getLogger(__name__)
+
+#: So many segments that ended are remembered, in case a part of one comes again.
+_REMEMBERED: Final = 1000
+_PROMPTS: Final = frozenset({"tool-call-approval", "tool-call-suspended"})
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoteRun:
+    """One segment of a run of another process."""
+
+    run_id: str
+    stream_id: str
+    agent_id: str | None = None
+    #: Shown as it comes, since its owner holds the lease; else only once it is known to be whole.
+    is_live: bool = False
+    state: Literal["running", "suspended", "ended"] = "running"
+    buffer: ChunkBuffer = field(default_factory=ChunkBuffer)
+    #: What kind of chunk came last.
+    last: str | None = None
+
+
+class RemoteRuns:
+    """
+    The runs of other processes on one thread, in the order in which they were registered.
+
+    Args:
+        source_id: This process, whose own events are skipped.
+        owner: Asks who has the thread's lease; None if nobody can know.
+        show: Gives a run to the readers of the thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_id: str,
+        owner: Callable[[], Awaitable[str | None]],
+        show: Callable[[str, ChunkBuffer], None],
+    ) -> None:
+        self._source_id = source_id
+        self._owner = owner
+        self._show = show
+        self._runs: dict[str, RemoteRun] = {}
+        #: Terminal events that were taken already; they may come again.
+        self._ended: dict[str, None] = {}
+
+    @property
+    def active(self) -> RemoteRun | None:
+        """The run that has the thread elsewhere, as far as its events tell."""
+        for run in reversed(self._runs.values()):
+            if run.is_live and run.state != "ended":
+                return run
+        return None
+
+    async def take(self, event: ThreadEvent) -> None:
+        """Enter one event; those of this process, and unknown ones, change nothing."""
+        if event.source_id == self._source_id:
+            return
+        run_id = event.run_id
+        if run_id is None:
+            return
+        match event.type:
+            case events.REGISTERED:
+                await self._register(event, run_id)
+            case events.PART:
+                await self._part(event, run_id)
+            case events.SUSPENDED:
+                self._suspended(event, run_id)
+            case events.COMPLETED | events.ABORTED | events.FAILED:
+                self._end(event, run_id)
+            case _:
+                pass
+
+    async def _register(self, event: ThreadEvent, run_id: str) -> RemoteRun:
+        stream_id = event.stream_id or run_id
+        known = self._runs.get(stream_id)
+        if known is not None:
+            return known
+        # A resumed run goes on in a new segment.
+        for earlier in [r for r in self._runs.values() if r.run_id == run_id]:
+            if earlier.state == "suspended":
+                self._close(earlier)
+        run = RemoteRun(run_id=run_id, stream_id=stream_id, agent_id=event.text("agentId"))
+        self._runs[stream_id] = run
+        run.is_live = await self._owner() == run_id
+        if run.is_live:
+            self._show(run_id, run.buffer)
+        return run
+
+    async def _part(self, event: ThreadEvent, run_id: str) -> None:
+        part = event.data.get("part")
+        if not isinstance(part, dict) or (event.stream_id or run_id) in self._ended:
+            return
+        run = self._runs.get(event.stream_id or run_id)
+        if run is None:
+            # The beginning was trimmed, or came before we listened.
+            run = await self._register(event, run_id)
+        chunk: Chunk = part
+        run.last = chunk.get("type")
+        run.buffer.append(chunk)
+
+    def _suspended(self, event: ThreadEvent, run_id: str) -> None:
+        run = self._found(event, run_id)
+        if run is not None:
+            run.state = "suspended"
+            self._show_whole(run)
+            run.buffer.close()
+
+    def _end(self, event: ThreadEvent, run_id: str) -> None:
+        run = self._found(event, run_id)
+        if run is None:
+            if event.type == events.FAILED:
+                self._show_failure(run_id, event)
+            return
+        if event.type == events.ABORTED:
+            # What follows is its end; what it said so far is told as aborted.
+            if run.is_live and not run.buffer.is_closed:
+                run.buffer.append({"type": "abort", "runId": run_id})
+                self._close(run)
+            return
+        if event.type == events.FAILED:
+            if run.is_live:
+                run.buffer.append(_error(run_id, event.data.get("error")))
+        elif _is_whole(event, run):
+            self._show_whole(run)
+        self._close(run)
+
+    def _found(self, event: ThreadEvent, run_id: str) -> RemoteRun | None:
+        """The segment that is meant; older senders don't say which (19.9)."""
+        if event.stream_id is not None:
+            return self._runs.get(event.stream_id)
+        of_run = [run for run in self._runs.values() if run.run_id == run_id]
+        if not of_run:
+            return None
+        return of_run[0] if event.type == events.SUSPENDED else of_run[-1]
+
+    def _show_whole(self, run: RemoteRun) -> None:
+        if not run.is_live:
+            run.is_live = True
+            self._show(run.run_id, run.buffer)
+
+    def _show_failure(self, run_id: str, event: ThreadEvent) -> None:
+        buffer = ChunkBuffer()
+        buffer.append(_error(run_id, event.data.get("error")))
+        buffer.close()
+        self._show(run_id, buffer)
+
+    def _close(self, run: RemoteRun) -> None:
+        run.state = "ended"
+        run.buffer.close()
+        self._runs.pop(run.stream_id, None)
+        self._ended[run.stream_id] = None
+        while len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    async def check(self) -> bool:
+        """
+        Does whoever runs here still have the thread? True if a run was given up.
+
+        A prompt that waits for an answer may outlive its owner: it is parked, not lost.
+        """
+        run = self.active
+        if run is None or run.state == "suspended" or await self._owner() == run.run_id:
+            return False
+        if run.state == "ended" or self._runs.get(run.stream_id) is not run:
+            return False
+        if run.last in _PROMPTS:
+            run.state = "suspended"
+            run.buffer.close()
+            return True
+        text = f"Thread run {run.run_id} lost its lease before publishing a terminal event"
+        run.buffer.append(_error(run.run_id, text))
+        self._close(run)
+        return True
+
+    def end(self) -> None:
+        """Nobody reads any more."""
+        for run in list(self._runs.values()):
+            self._close(run)
+
+
+def _is_whole(event: ThreadEvent, run: RemoteRun) -> bool:
+    persisted = event.data.get("persisted")
+    if isinstance(persisted, bool):
+        return persisted
+    # An older sender: judged by what it said.
+    kinds = {chunk.get("type") for chunk in run.buffer.chunks}
+    if "finish" not in kinds or kinds & {"error", "abort"}:
+        return False
+    finish = next(c for c in reversed(run.buffer.chunks) if c.get("type") == "finish")
+    result: Any = (finish.get("payload") or {}).get("stepResult") or {}
+    return bool(result.get("reason") != "error")
+
+
+def _error(run_id: str, error: Any) -> Chunk:
+    """An error that survived the wire, or a word in its place (19.7)."""
+    shown = error if error not in (None, {}, "") else "The run failed in another process."
+    return {"type": "error", "runId": run_id, "payload": {"error": shown}}

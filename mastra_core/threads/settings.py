@@ -1,0 +1,70 @@
+"""The numbers of threads, as settings (signals.md 20)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from mastra_core.contracts.lease import MAX_TTL_MS, MIN_TTL_MS
+from mastra_core.errors import ConfigError, shown
+
+__all__ = ("ThreadSettings", "settings_from")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadSettings:
+    """How long processes keep threads; the same in all processes of a deployment."""
+
+    #: Milliseconds until a thread of a dead process is free; renewed three times as often.
+    lease_ttl_ms: int = 15_000
+    #: Milliseconds for which a parked run keeps its thread; later it is resumed from storage.
+    suspended_run_ttl_ms: int = 1_800_000
+
+    def __post_init__(self) -> None:
+        for name, lowest, highest in (
+            ("lease_ttl_ms", MIN_TTL_MS, MAX_TTL_MS),
+            ("suspended_run_ttl_ms", 1, 10 * 365 * MAX_TTL_MS),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or not lowest <= value <= highest:
+                raise ConfigError(
+                    f"{name} must be a whole number of milliseconds between {lowest} and "
+                    f"{highest}, not {shown(value)}."
+                )
+
+
+#: Setting → environment variable, as in the other language.
+_VARIABLES: Final[Mapping[str, str]] = {
+    "lease_ttl_ms": "MASTRA_AGENT_THREAD_LEASE_TTL_MS",
+    "suspended_run_ttl_ms": "MASTRA_SUSPENDED_RUN_TTL_MS",
+}
+
+
+def settings_from(
+    given: ThreadSettings | Mapping[str, Any] | None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> ThreadSettings:
+    """
+    Read what a caller says; what it doesn't say comes from the environment.
+
+    Raises:
+        ConfigError: A setting is unknown or out of range.
+    """
+    if isinstance(given, ThreadSettings):
+        return given
+    if not isinstance(given, Mapping | None):
+        raise ConfigError(f"threads must be a mapping of settings, not {shown(given)}.")
+    known = [one.name for one in fields(ThreadSettings)]
+    chosen = dict(given or {})
+    for name in chosen:
+        if name not in known:
+            raise ConfigError(f"Unknown setting {name!r} of threads. Known: {', '.join(known)}.")
+    for name, variable in _VARIABLES.items():
+        text = environment.get(variable, "").strip()
+        # As in the other language, anything but a positive number is ignored.
+        if name not in chosen and text.isdecimal() and int(text) > 0:
+            chosen[name] = int(text)
+    return ThreadSettings(**chosen)

@@ -1,0 +1,168 @@
+"""Runs of other processes, as their events tell (signals.md 12.9-12.11, 19.9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.threads.events import ThreadEvent
+from mastra_core.threads.remote import RemoteRuns
+
+__all__ = ()
+
+pytestmark = pytest.mark.anyio
+
+START = {"type": "start", "runId": "r1", "payload": {}}
+FINISH = {"type": "finish", "runId": "r1", "payload": {"stepResult": {"reason": "stop"}}}
+APPROVAL = {"type": "tool-call-approval", "runId": "r1", "payload": {}}
+
+
+class Elsewhere:
+    """Another process, and what readers here see of it."""
+
+    def __init__(self) -> None:
+        self.owner: str | None = "r1"
+        self.shown: list[tuple[str, ChunkBuffer]] = []
+        self.runs = RemoteRuns(source_id="us", owner=self.ask, show=self.show)
+
+    async def ask(self) -> str | None:
+        return self.owner
+
+    def show(self, run_id: str, buffer: ChunkBuffer) -> None:
+        self.shown.append((run_id, buffer))
+
+    async def says(self, kind: str, run_id: str = "r1", **members: Any) -> None:
+        data = {"type": kind, "runId": run_id, "sourceId": "them", **members}
+        await self.runs.take(ThreadEvent(type=kind, data=data))
+
+    async def part(self, chunk: dict[str, Any], stream_id: str = "s1") -> None:
+        await self.says("stream-part", streamId=stream_id, part=chunk)
+
+    def chunks(self, index: int = 0) -> list[Any]:
+        return [chunk["type"] for chunk in self.shown[index][1].chunks]
+
+
+@pytest.fixture
+def elsewhere() -> Elsewhere:
+    return Elsewhere()
+
+
+async def test_a_run_that_has_the_lease_is_live(elsewhere: Elsewhere) -> None:
+    """Its parts are seen as they come, and its end ends them."""
+    await elsewhere.says("run-registered", streamId="s1", streamSeq=1)
+    await elsewhere.part(START)
+    assert ["start"] == elsewhere.chunks()
+    active = elsewhere.runs.active
+    assert active is not None
+    assert ("r1", "s1") == (active.run_id, active.stream_id)
+
+    await elsewhere.part(FINISH)
+    await elsewhere.says("run-completed", streamId="s1", persisted=True)
+    await elsewhere.part(START)
+
+    assert ["start", "finish"] == elsewhere.chunks()
+    assert elsewhere.shown[0][1].is_closed
+    assert elsewhere.runs.active is None
+    assert 1 == len(elsewhere.shown)
+
+
+async def test_what_we_say_ourselves_is_skipped(elsewhere: Elsewhere) -> None:
+    """It is read from the run itself."""
+    await elsewhere.says("run-registered", streamId="s1", sourceId="us")
+    await elsewhere.says("stream-part", streamId="s1", sourceId="us", part=START)
+
+    assert [] == elsewhere.shown
+
+
+@pytest.mark.parametrize("end", ["run-aborted", "run-failed"])
+async def test_half_an_answer_of_the_past_is_not_shown(elsewhere: Elsewhere, end: str) -> None:
+    """A retained topic brings no phantom (signals.md 12.9)."""
+    elsewhere.owner = None
+    await elsewhere.says("run-registered", streamId="s1")
+    await elsewhere.part(START)
+    await elsewhere.says(end, streamId="s1", error="no")
+    await elsewhere.says("run-completed", streamId="s1", persisted=False)
+
+    assert [] == elsewhere.shown
+
+
+@pytest.mark.parametrize(
+    ("parts", "members", "is_shown"),
+    [
+        ([START, FINISH], {"persisted": True}, True),
+        ([START, FINISH], {"persisted": False}, False),
+        # Version 1.71 may not say; then its parts tell.
+        ([START, FINISH], {}, True),
+        ([START], {}, False),
+        ([START, {"type": "error"}, FINISH], {}, False),
+    ],
+)
+async def test_a_whole_run_of_the_past_is_shown(
+    elsewhere: Elsewhere, parts: list[Any], members: dict[str, Any], is_shown: bool
+) -> None:
+    """Once it is known to be whole."""
+    elsewhere.owner = None
+    await elsewhere.says("run-registered", streamId="s1")
+    for part in parts:
+        await elsewhere.part(part)
+    assert [] == elsewhere.shown
+
+    await elsewhere.says("run-completed", streamId="s1", **members)
+
+    assert is_shown == bool(elsewhere.shown)
+
+
+async def test_an_end_without_a_stream_id_means_the_newest(elsewhere: Elsewhere) -> None:
+    """As version 1.71 says it (19.9)."""
+    await elsewhere.says("run-registered", streamId="s1")
+    await elsewhere.says("run-suspended")
+    await elsewhere.says("run-registered", streamId="s2")
+
+    await elsewhere.says("run-completed", persisted=True)
+
+    assert [True, True] == [buffer.is_closed for _, buffer in elsewhere.shown]
+    assert elsewhere.runs.active is None
+
+
+async def test_a_run_that_lost_its_lease_ends_in_an_error(elsewhere: Elsewhere) -> None:
+    """Nobody waits for ever for a dead process."""
+    await elsewhere.says("run-registered", streamId="s1")
+    await elsewhere.part(START)
+    assert not await elsewhere.runs.check()
+    elsewhere.owner = None
+
+    assert await elsewhere.runs.check()
+
+    assert ["start", "error"] == elsewhere.chunks()
+    assert elsewhere.runs.active is None
+
+
+async def test_a_prompt_outlives_its_owner(elsewhere: Elsewhere) -> None:
+    """The run waits for its answer in storage; that is no error."""
+    await elsewhere.says("run-registered", streamId="s1")
+    await elsewhere.part(START)
+    await elsewhere.part(APPROVAL)
+    elsewhere.owner = None
+
+    assert await elsewhere.runs.check()
+
+    assert ["start", "tool-call-approval"] == elsewhere.chunks()
+    assert elsewhere.shown[0][1].is_closed
+
+
+async def test_a_run_that_never_began_is_told(elsewhere: Elsewhere) -> None:
+    """As an error of its own; one that Node can't write is told in general words."""
+    await elsewhere.says("run-failed", error={})
+
+    assert ["error"] == elsewhere.chunks()
+    assert "another process" in elsewhere.shown[0][1].chunks[0]["payload"]["error"]
+
+
+async def test_what_no_one_knows_is_ignored(elsewhere: Elsewhere) -> None:
+    """A newer sender may say more."""
+    await elsewhere.says("run-celebrated")
+    await elsewhere.runs.take(ThreadEvent(type="stream-part", data={"part": START}))
+
+    assert [] == elsewhere.shown
