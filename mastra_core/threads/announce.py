@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _PINNED: Final = frozenset({"start", "tool-call-approval", "tool-call-suspended"})
 
-Publish = Callable[[Event], Awaitable[None]]
+_Publish = Callable[[Event], Awaitable[None]]
 
 
 class RunAnnouncer:
@@ -40,7 +40,7 @@ class RunAnnouncer:
     def __init__(
         self,
         output: ModelOutput,
-        publish: Publish,
+        publish: _Publish,
         *,
         stream_id: str,
         stream_seq: int,

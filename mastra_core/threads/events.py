@@ -15,8 +15,11 @@ from mastra_core.wire.events import Event
 from mastra_core.wire.signals import Signal
 
 __all__ = (
+    "ABORTED",
     "ABORT_REQUESTED",
+    "COMPLETED",
     "ENDS",
+    "FAILED",
     "PART",
     "REGISTERED",
     "SIGNALS_CANCELLED",

@@ -39,7 +39,7 @@ __all__ = ("Backends", "ReachedThreads", "ThreadReach")
 logger = logging.getLogger(__name__)
 
 #: How long a sender waits until the owner says that it has the signal (G4).
-RECEIPT_SECONDS: Final = 5.0
+_RECEIPT_SECONDS: Final = 5.0
 #: So long an owner that says nothing (of version 1.71) is given before its lease is read again.
 _SILENT_SECONDS: Final = 0.5
 
@@ -292,7 +292,7 @@ class ThreadReach:
         receipt = self._receipts.setdefault(
             entry.signal.id, asyncio.get_running_loop().create_future()
         )
-        deadline = self._clock.monotonic() + RECEIPT_SECONDS
+        deadline = self._clock.monotonic() + _RECEIPT_SECONDS
         try:
             async with self._heard(key):
                 await self.publish(
