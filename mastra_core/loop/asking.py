@@ -117,6 +117,7 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
             chunks=[{"type": c["type"], "payload": c.get("payload")} for c in chunks],
             from_cache=response is not None,
             warnings=result.warnings,
+            usage=result.usage,
             **segment.hook_members(),
         )
     return result

@@ -210,6 +210,7 @@ class AgentLoop:
             step,
             resolve=self._resolve,
             send_signal=segment.send_signal,
+            structured_output=setup.structured,
             **segment.hook_members(),
         )
         if patched.message_id is not None:

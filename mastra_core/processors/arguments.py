@@ -62,6 +62,8 @@ class ProcessorArgs:
     active_tools: Sequence[str] | None = None
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     provider_options: Mapping[str, Any] = field(default_factory=dict)
+    #: What the run is to end with; None for text.
+    structured_output: Any = None
     # -- around a request: process_llm_request, process_llm_response -----------------------
     #: ``[{role, content}]`` as the model gets it.
     prompt: Sequence[Mapping[str, Any]] = ()
@@ -82,6 +84,7 @@ class ProcessorArgs:
     #: ``[{toolName, toolCallId, args}]``.
     tool_calls: Sequence[Mapping[str, Any]] = ()
     text: str = ""
+    #: Tokens of the answer; also in ``process_llm_response``.
     usage: Mapping[str, Any] = field(default_factory=dict)
     # -- a tool has answered: process_tool_result ------------------------------------------
     tool_call_id: str | None = None
