@@ -181,7 +181,7 @@ async def test_roles_of_one_url_share_the_connections(url: str) -> None:
         await lease.acquire_lease("k", "a", 10_000)
         await bus.publish("t", make_event(1))
 
-        assert store.diagnostics()["connections"] <= 2
+        assert store.open_resources()["connections"] <= 2
         # A writer, a reader, and one that looks.
         assert threading.active_count() - before <= 3
 

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from mastra_core.contracts.lease import LeaseCapabilities
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_libsql.bus_dialect import bus_dialect
 from mastra_libsql.bus_schema import BusSchema, plan_of_parts
 from mastra_libsql.capabilities import LEASE_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
-from mastra_libsql.migrate import MigrationPlan
 from mastra_libsql.settings import PREFIX, LibSQLConnection, Target, TargetKind
 from mastra_libsql.sharing import open_place, plan_of_place
 from mastra_sql.bus import Doorbell
@@ -111,7 +111,7 @@ class LibSQLLease(SqlLease):
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
         plan = plan_of_parts(self._schema.lease_parts(), self._schema.versions)
-        return ";\n".join(plan.statements) + ";\n"
+        return script(plan.statements)
 
 
 def _capabilities_of(target: Target) -> LeaseCapabilities:

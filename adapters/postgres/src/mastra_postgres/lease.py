@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import Field
 
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_postgres.bus_dialect import PostgresBusDialect
 from mastra_postgres.bus_schema import BusSchema, plan_of_parts
 from mastra_postgres.capabilities import LEASE_CAPABILITIES
 from mastra_postgres.dialect import PostgresDialect
-from mastra_postgres.migrate import MigrationPlan
 from mastra_postgres.settings import PREFIX, PostgresConnection
 from mastra_postgres.sharing import open_place, plan_of_place
 from mastra_sql.bus import Doorbell
@@ -98,4 +98,4 @@ class PostgresLease(SqlLease):
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
         plan = plan_of_parts(self._schema, self._schema.lease_parts())
-        return ";\n".join(plan.statements) + ";\n"
+        return script(plan.statements)
