@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from mastra_core.base.naming import is_id
+from mastra_core.contracts.delegation import Delegation
 from mastra_core.errors import ConfigError, RunArgumentError, shown
 
 __all__ = (
@@ -215,6 +216,7 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
         _is_until_idle,
     ),
     "disable_background_tasks": _BOOL,
+    "delegation": ("a Delegation", lambda value: isinstance(value, Delegation)),
     "abort_signal": ("an asyncio.Event", lambda value: callable(getattr(value, "wait", None))),
     "on_chunk": _CALLABLE,
     "on_step_finish": _CALLABLE,

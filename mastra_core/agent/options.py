@@ -10,6 +10,7 @@ from typing import Any
 from mastra_core.agent.arguments import OPTION_KINDS, check_kind, check_models
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.tools import tools_by_name
+from mastra_core.contracts.delegation import Delegation
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
 from mastra_core.errors import RunArgumentError, shown
@@ -66,6 +67,8 @@ class RunOptions:
     until_idle: bool | Mapping[str, Any] | None = None
     #: Every call runs inline, whatever tools and agent say.
     disable_background_tasks: bool = False
+    #: Hooks around sub-agents.
+    delegation: Delegation | None = None
     #: Called before each step, after all input processors; may return a ``StepPatch``.
     prepare_step: Callable[[ProcessorArgs], Any] | None = None
     on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None

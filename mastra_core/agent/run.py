@@ -21,6 +21,7 @@ from mastra_core.loop.segment import ResumePoint
 from mastra_core.loop.setup import Callbacks, NoSignals, RunSetup, SignalSource
 from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.messages.message_list import MessageList
+from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.processors.prepare_step import PrepareStep
 from mastra_core.processors.runner import RunProcessors
 from mastra_core.streaming.objects import structured_output
@@ -339,6 +340,11 @@ class RunBuilder:
                 else options.max_processor_retries
             ),
             retry_hooks=self._agent.retry_hooks,
+            lanes=(
+                LaneTracker.of(self._host.storage, is_read_only=options.read_only)
+                if self._agent.memory is not None
+                else None
+            ),
             warned=self._agent.warned,
             find_model=self._find_model,
             callbacks=Callbacks(
@@ -348,6 +354,7 @@ class RunBuilder:
                 on_error=options.on_error,
                 on_abort=options.on_abort,
             ),
+            delegation=options.delegation,
             mastra=getattr(self._host, "application", None),
             background=self._background(message_list),
         )

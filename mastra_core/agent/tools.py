@@ -54,6 +54,8 @@ class FunctionTool:
         background: True, or ``{default_disposition?, timeout_ms?, max_retries?,
             wait_timeout_ms?, on_complete?, on_failed?}``: its calls may run detached from their
             run (streaming.md 8.2).
+        to_model_output: ``(result) -> content`` that the model reads in its place, such as
+            ``{"type": "text", "value": ...}``; storage and stream keep the result.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class FunctionTool:
         resume_schema: Schema = None,
         idempotent: bool = False,
         background: BackgroundPolicy | Mapping[str, Any] | bool | None = None,
+        to_model_output: Callable[[Any], Any] | None = None,
     ) -> None:
         if not id:
             raise ConfigError("A tool needs an id.")
@@ -79,6 +82,7 @@ class FunctionTool:
         self.can_suspend = suspend_schema is not None or resume_schema is not None
         self._input = _schema_of(input_schema)
         self._resume = _schema_of(resume_schema)
+        self.to_model_output = to_model_output
         self._execute = execute
 
     @property

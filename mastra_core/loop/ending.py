@@ -69,6 +69,7 @@ async def _ask_about_result(segment: RunSegment) -> None:
             "finishReason": record.finish_reason,
             "steps": record.steps,
         },
+        send_signal=segment.send_signal_in_place,
         **segment.hook_members(),
     )
     after = _last_text(segment)

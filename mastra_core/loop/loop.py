@@ -123,11 +123,18 @@ class AgentLoop:
         segment.started_at = setup.clock.now()
         await heal_placeholders(segment)
         if setup.processors is not None:
-            await setup.processors.process_input(**segment.hook_members())
+            await setup.processors.process_input(
+                send_signal=segment.send_signal_in_place, **segment.hook_members()
+            )
         await segment.show(
             segment.chunk("start", {"id": setup.agent_id, "messageId": segment.writer.message_id})
         )
-        opening = [s for s in setup.opening_signals if segment.messages.find(s.id)]
+        segment.is_streaming = True
+        opening = [
+            signal
+            for signal in (*setup.opening_signals, *segment.early_signals)
+            if segment.messages.find(signal.id)
+        ]
         for signal in opening:
             await segment.emit(echo_chunk(signal))
         entered = [segment.messages.add_signal(s) for s in setup.signals.drain_pre_run()]
@@ -203,12 +210,13 @@ class AgentLoop:
         )
         segment.step_setup = setup
         processors = setup.processors
-        if processors is None or not processors.has("process_input_step"):
+        if processors is None or not processors.has_input_step:
             return step
         segment.keep_system_messages()
         patched = await processors.process_input_step(
             step,
             resolve=self._resolve,
+            lanes=segment.lanes(),
             send_signal=segment.send_signal,
             structured_output=setup.structured,
             **segment.hook_members(),
@@ -252,6 +260,7 @@ class AgentLoop:
             ],
             text=result.text,
             usage=result.usage,
+            send_signal=segment.send_signal_in_place,
             **segment.hook_members(),
         )
 
@@ -298,7 +307,7 @@ class AgentLoop:
             # Input that arrived is answered, whatever the model thought (signals.md 9).
             has_rotated = goes_on = True
             reason = "other"
-        if goes_on and await self._must_stop(result):
+        if goes_on and (tools.is_final or await self._must_stop(result)):
             goes_on = False
         if not goes_on:
             await settle_object(segment, result)

@@ -10,8 +10,10 @@ from typing import Any, Final, Protocol
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.contracts.background import RunBackground
+from mastra_core.contracts.delegation import Delegation
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
+from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.processors.runner import RunProcessors
 from mastra_core.streaming.objects import StructuredOutput
 from mastra_core.wire.messages import Message
@@ -123,9 +125,13 @@ class RunSetup:
     retry_hooks: Collection[str] = RETRY_HOOKS
     #: What its agent has been warned of already.
     warned: set[str] = field(default_factory=set)
+    #: Where the state lanes of threads are tracked; None for an agent without memory.
+    lanes: LaneTracker | None = None
     #: Turns what an input-step hook named into the thing itself.
     find_model: Callable[[Model | str], Model] | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
+    #: Hooks around sub-agents.
+    delegation: Delegation | None = None
     user_turn_first: bool = True
     mastra: Any = None
     #: What the run may hand over; None if nothing.

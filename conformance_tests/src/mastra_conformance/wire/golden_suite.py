@@ -25,6 +25,7 @@ _PROVEN: Final[Mapping[str, tuple[pytest.MarkDecorator, ...]]] = {
     "approval-03-decline-reason": (case("streaming", 20),),
     "approval-05-suspend-resume": (case("snapshots", 49), case("streaming", 23)),
     "approval-11-list-filters": (case("snapshots", 58), case("streaming", 62)),
+    "approval-16-subagent": (case("snapshots", 54),),
     "approval-20-parked-message": (case("streaming", 18),),
     "background-01-deferred": (case("streaming", 39, 40),),
     "background-02-until-idle": (case("streaming", 48),),

@@ -38,6 +38,7 @@ _TURNS: Final = 20
 _KNOWN_MEMBERS: Final = {
     *("name", "tools", "memory", "notifications", "maxProcessorRetries"),
     *("inputProcessors", "outputProcessors", "errorProcessors", "backgroundTasks"),
+    *("description", "subAgents"),
 }
 
 
@@ -105,15 +106,16 @@ async def open_stage(scene: Scene, store: Storage, clock: Clock) -> AsyncIterato
     gates, journal = Gates(), Journal()
     described: Mapping[str, Mapping[str, Any]] = scene.setup.get("agents", {})
     requests: list[dict[str, Any]] = []
-    agents = {
-        name: _agent(
+    agents: dict[str, Agent] = {}
+    for name, data in described.items():
+        agents[name] = _agent(
             name,
             data,
             _NotedModel(name, scene.script.get(name, ()), gates, requests),
             _Props(gates=gates, journal=journal, inbox=store.notifications),
+            # Described before whoever calls them.
+            {worker: agents[worker] for worker in data.get("subAgents", ())},
         )
-        for name, data in described.items()
-    }
     async with Mastra(
         storage=None if scene.setup.get("noStorage") else store,
         lease="memory:",
@@ -181,15 +183,23 @@ class _Props:
         return tool_from_data(name, data, gates=self.gates, journal=self.journal)
 
 
-def _agent(name: str, data: Mapping[str, Any], model: ScriptedModel, props: _Props) -> Agent:
+def _agent(
+    name: str,
+    data: Mapping[str, Any],
+    model: ScriptedModel,
+    props: _Props,
+    sub_agents: Mapping[str, Agent],
+) -> Agent:
     for member in set(data) - _KNOWN_MEMBERS:
         raise UnknownVocabularyError("member of an agent", member)
     return Agent(
         id=name,
         name=data.get("name"),
+        description=data.get("description", ""),
         instructions="Help.",
         model=model,
         tools={tool: props.tool(tool, body) for tool, body in data.get("tools", {}).items()},
+        agents=sub_agents,
         memory=data.get("memory", True),
         notifications=(
             {"delivery_policy": policy_from_data(data["notifications"])}
