@@ -322,8 +322,9 @@ class AgentLoop:
             step_result["messageId"] = segment.writer.message_id
         segment.last_finish = segment.step_payload(result, step_result)
         await segment.emit(segment.chunk("step-finish", segment.last_finish))
-        if segment.record.steps:
-            await segment.notify(self._setup.callbacks.on_step_finish, segment.record.steps[-1])
+        on_step_finish = self._setup.callbacks.on_step_finish
+        if segment.record.steps and on_step_finish is not None:
+            await segment.notify(on_step_finish, segment.output.last_step())
         return goes_on
 
     async def _drain(self) -> bool:
