@@ -26,7 +26,12 @@ from mastra_core.agent.until_idle import started
 from mastra_core.background import AgentBackground, agent_background
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.processor import HOOKS
-from mastra_core.contracts.signal_sink import IfActive, IfIdle, SendSignalResult
+from mastra_core.contracts.signal_sink import (
+    IfActive,
+    IfIdle,
+    SendSignalResult,
+    StateSignalResult,
+)
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
     AmbiguousRunError,
@@ -638,6 +643,32 @@ class Agent:
             InvalidSignalError: The signal is malformed; nothing was done.
         """
         return self.turns.send_signal(signal, target_from(target))
+
+    async def send_state_signal(
+        self, state: Mapping[str, Any], *, resource_id: str, thread_id: str, **target: Any
+    ) -> StateSignalResult:
+        """
+        Tell the model of a thread what is the case, unless the thread knows (signals.md 13).
+
+        Args:
+            state: ``{id, cache_key, contents, mode?, value?, delta?, attributes?, metadata?,
+                provider_options?, tag_name?}``; ``id`` names the lane, and an equal
+                ``cache_key`` says that nothing has changed.
+            resource_id: Whose thread it is.
+            thread_id: The thread; it must be stored.
+            target: ``if_active``, ``if_idle``.
+
+        Returns:
+            ``skipped`` is True if the thread knew; else how the signal was taken. What routing
+            drops doesn't count as told.
+
+        Raises:
+            InvalidSignalError: The state is malformed; nothing was done.
+            ThreadNotFoundError: There is no such thread of this resource.
+            SignalPersistUnavailableError: The agent has no memory.
+        """
+        chosen = target_from({**target, "resource_id": resource_id, "thread_id": thread_id})
+        return await self.turns.send_state_signal(state, chosen)
 
     async def send_notification_signal(
         self,

@@ -48,6 +48,8 @@ _PROVEN: Final[Mapping[str, tuple[pytest.MarkDecorator, ...]]] = {
     "signal-19-other-agent-running": (case("signals", 40),),
     "signal-21-own-run-suspended": (case("signals", 42),),
     "signal-25-model-failure": (case("signals", 47),),
+    "state-01-external": (case("signals", 103, 104, 105, 113),),
+    "state-06-window-without-snapshot": (case("signals", 106, 108), case("processors", 43)),
     "stream-01-text": (case("streaming", 1, 2),),
     "stream-04-tool-input-streamed": (case("streaming", 28),),
     "stream-07-model-throws": (case("streaming", 64),),

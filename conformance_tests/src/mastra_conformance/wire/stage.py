@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mastra_conformance.wire.bodies import Journal, SceneProcessor, tool_from_data
-from mastra_conformance.wire.expressions import UnknownVocabularyError
+from mastra_conformance.wire.expressions import UnknownVocabularyError, snake_members
 from mastra_conformance.wire.forms import plain
 from mastra_conformance.wire.policies import policy_from_data
 from mastra_conformance.wire.quiet import Quiet
 from mastra_conformance.wire.scene import Scene
 from mastra_core import Agent, Mastra
+from mastra_core.agent.memory import MemoryOptions
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import UuidIds
 from mastra_core.config import Settings
@@ -200,7 +201,7 @@ def _agent(
         model=model,
         tools={tool: props.tool(tool, body) for tool, body in data.get("tools", {}).items()},
         agents=sub_agents,
-        memory=data.get("memory", True),
+        memory=_memory(data),
         notifications=(
             {"delivery_policy": policy_from_data(data["notifications"])}
             if "notifications" in data
@@ -212,6 +213,11 @@ def _agent(
         max_processor_retries=data.get("maxProcessorRetries"),
         background_tasks=data.get("backgroundTasks"),
     )
+
+
+def _memory(data: Mapping[str, Any]) -> bool | MemoryOptions:
+    chosen = data.get("memory", True)
+    return chosen if isinstance(chosen, bool) else MemoryOptions(**snake_members(chosen))
 
 
 def _processors(data: Mapping[str, Any], kind: str, journal: Journal) -> list[SceneProcessor]:
