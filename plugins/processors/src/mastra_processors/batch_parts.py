@@ -12,7 +12,7 @@ from mastra_processors.options import Options
 
 __all__ = ("BatchParts", "BatchPartsOptions")
 
-Chunk = dict[str, Any]
+_Chunk = dict[str, Any]
 
 
 class BatchPartsOptions(Options):
@@ -36,12 +36,12 @@ class BatchParts(BuiltIn[BatchPartsOptions]):
     id = "batch-parts"
     options_type = BatchPartsOptions
 
-    def process_output_stream(self, args: ProcessorArgs) -> Chunk | None:
+    def process_output_stream(self, args: ProcessorArgs) -> _Chunk | None:
         """Hook 6: hold a piece of text, or let all that are held go."""
         part, state = args.part, args.state
         if part is None:
             return None
-        held: list[Chunk] = state.setdefault("held", [])
+        held: list[_Chunk] = state.setdefault("held", [])
         if part["type"] != "text-delta":
             return self._other(args, part, held)
         if held and held[0]["payload"].get("id") != part["payload"].get("id"):
@@ -60,7 +60,7 @@ class BatchParts(BuiltIn[BatchPartsOptions]):
         limit = self.options.max_wait_time
         return limit is not None and (self.clock.monotonic() - since) * 1000 >= limit
 
-    def _other(self, args: ProcessorArgs, part: Chunk, held: list[Chunk]) -> Chunk:
+    def _other(self, args: ProcessorArgs, part: _Chunk, held: list[_Chunk]) -> _Chunk:
         ends = part["type"] in ("text-end", "text-start", "finish", "tool-call", "step-finish")
         if not held or not (ends or self.options.emit_on_non_text):
             return part
@@ -70,13 +70,13 @@ class BatchParts(BuiltIn[BatchPartsOptions]):
         return _release(held)
 
 
-def _release(held: list[Chunk]) -> Chunk:
+def _release(held: list[_Chunk]) -> _Chunk:
     released = _joined(held)
     held.clear()
     return released
 
 
-def _joined(held: list[Chunk]) -> Chunk:
+def _joined(held: list[_Chunk]) -> _Chunk:
     text = "".join(chunk["payload"]["text"] for chunk in held)
     last = held[-1]
     return {**last, "payload": {**last["payload"], "text": text}}

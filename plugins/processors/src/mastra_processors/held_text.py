@@ -9,7 +9,7 @@ from mastra_processors.redaction import Match, Region, redacted
 
 __all__ = ("HeldText",)
 
-Chunk = dict[str, Any]
+_Chunk = dict[str, Any]
 
 #: What has gone out stays in sight so far, for patterns that look at what stands before.
 _BEHIND: Final = 64
@@ -25,7 +25,7 @@ class HeldText:
     def __init__(self) -> None:
         self.text = ""
         self.start = 0
-        self._last: Chunk | None = None
+        self._last: _Chunk | None = None
         #: How much of the block isn't in sight any more, and up to where matches were told of.
         self._gone = 0
         self._told_to = 0
@@ -35,7 +35,7 @@ class HeldText:
         """The id of the block."""
         return None if self._last is None else self._last["payload"].get("id")
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: _Chunk) -> None:
         """Take a piece of the text in."""
         self._last = chunk
         self.text += chunk["payload"]["text"]
@@ -69,7 +69,7 @@ class HeldText:
 
     def let_go(
         self, end: int, regions: Sequence[Region] = (), *, keep: int = _BEHIND
-    ) -> Chunk | None:
+    ) -> _Chunk | None:
         """
         The chunk with the text up to a place; None if nothing goes.
 

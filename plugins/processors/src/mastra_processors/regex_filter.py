@@ -21,7 +21,7 @@ __all__ = ("RegexFilter", "RegexFilterOptions", "RegexRule")
 
 logger = logging.getLogger(__name__)
 
-Chunk = dict[str, Any]
+_Chunk = dict[str, Any]
 
 #: Chunks that may stand amid a text; any other one ends it.
 _AMID: Final = frozenset({"raw", "response-metadata"})
@@ -154,7 +154,7 @@ class RegexFilter(BuiltIn[RegexFilterOptions]):
 
     # -- the stream -----------------------------------------------------------------------
 
-    async def process_output_stream(self, args: ProcessorArgs) -> Chunk | None:
+    async def process_output_stream(self, args: ProcessorArgs) -> _Chunk | None:
         """Hook 6: let a text go once no match can begin in it any more."""
         part = args.part
         if part is None or self.options.phase == "input" or part["type"] in _AMID:
@@ -173,7 +173,7 @@ class RegexFilter(BuiltIn[RegexFilterOptions]):
         held.add(part)
         return await self._let_go(args, held, is_end=False)
 
-    async def _let_go(self, args: ProcessorArgs, held: HeldText, *, is_end: bool) -> Chunk | None:
+    async def _let_go(self, args: ProcessorArgs, held: HeldText, *, is_end: bool) -> _Chunk | None:
         size = self.options.stream_carryover_size
         if self.options.strategy == "warn":
             new = held.new_matches(find_matches(held.text, self.rules))

@@ -19,7 +19,7 @@ from mastra_core.processors import ProcessorArgs
 from mastra_processors.built_in import BuiltIn
 from mastra_processors.options import Options
 
-__all__ = ("CacheKeyFacts", "ResponseCache", "ResponseCacheOptions", "cache_key")
+__all__ = ("CacheKeyFacts", "KeyMaker", "ResponseCache", "ResponseCacheOptions", "cache_key")
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from mastra_processors.built_in import BuiltIn
 from mastra_processors.errors_of_models import is_refused, is_retryable, retry_after_ms
 from mastra_processors.options import Options
 
-__all__ = ("RetryMatcher", "StreamErrorRetry", "StreamErrorRetryOptions")
+__all__ = ("Delay", "RetryMatcher", "StreamErrorRetry", "StreamErrorRetryOptions")
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from mastra_processors.tokens import (
 
 __all__ = ("TokenLimiter", "TokenLimiterOptions")
 
-Turn = Mapping[str, Any]
+_Turn = Mapping[str, Any]
 
 #: Part of the limit that trimming memory frees if nothing else is said.
 _FREED: Final = 0.25
@@ -103,7 +103,7 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
             rest.insert(0, dict(_PLACEHOLDER_TURN))
         return {"prompt": [*systems, *rest]}
 
-    def _budget(self, args: ProcessorArgs, systems: Sequence[Turn]) -> int:
+    def _budget(self, args: ProcessorArgs, systems: Sequence[_Turn]) -> int:
         """What is left for the conversation."""
         needed = sum(tokens_of_turn(turn, self._count) for turn in systems)
         if needed >= self.options.limit:
@@ -114,8 +114,8 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
             )
         return self.options.limit - needed
 
-    def _kept(self, groups: Sequence[list[Turn]], budget: int) -> list[list[Turn]]:
-        kept: list[list[Turn]] = []
+    def _kept(self, groups: Sequence[list[_Turn]], budget: int) -> list[list[_Turn]]:
+        kept: list[list[_Turn]] = []
         for group in reversed(groups):
             cost = sum(tokens_of_turn(turn, self._count) for turn in group)
             if cost <= budget:
@@ -212,9 +212,9 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
             )
 
 
-def _groups(turns: Sequence[Turn]) -> list[list[Turn]]:
+def _groups(turns: Sequence[_Turn]) -> list[list[_Turn]]:
     """Turns that stay or go together: a call and the results that follow it."""
-    groups: list[list[Turn]] = []
+    groups: list[list[_Turn]] = []
     for turn in turns:
         if turn["role"] == "tool" and groups:
             groups[-1].append(turn)
