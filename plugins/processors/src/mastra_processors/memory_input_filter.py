@@ -58,9 +58,10 @@ class MemoryInputFilter(BuiltIn[MemoryInputFilterOptions]):
         if not echoed:
             return
         last = echoed[-1]
-        _fill_open_calls(messages, last)
+        answers = _fill_open_calls(messages, last)
         known = await _known(args, messages, echoed)
-        gone = [m for m in echoed if added or m is not last or m.id in known or _is_outcome(m)]
+        # What the assistant says at the end and nobody has stored is an instruction of the host.
+        gone = [m for m in echoed if added or answers or m is not last or m.id in known]
         # Ids may repeat what is remembered: exactly these entries go, not their namesakes.
         messages.messages[:] = [m for m in messages.messages if not any(m is one for one in gone)]
 
@@ -87,17 +88,14 @@ async def _known(
     return known
 
 
-def _is_outcome(message: ListedMessage) -> bool:
-    """A message that brings nothing but outcomes of calls."""
-    return bool(message.parts) and all(
-        part.get("type") == "tool-invocation" and _state(part) in _OUTCOMES
-        for part in message.parts
-        if part.get("type") != "step-start"
-    )
+def _fill_open_calls(messages: MessageList, echo: ListedMessage) -> bool:
+    """
+    Give calls that the stored copy still waits for the outcomes that the echo has for them.
 
-
-def _fill_open_calls(messages: MessageList, echo: ListedMessage) -> None:
-    """Outcomes that the echo has for calls which the stored copy still waits for."""
+    Returns:
+        Whether the echo speaks of stored calls at all.
+    """
+    answers = False
     for part in echo.parts:
         if part.get("type") != "tool-invocation" or _state(part) not in _OUTCOMES:
             continue
@@ -106,6 +104,7 @@ def _fill_open_calls(messages: MessageList, echo: ListedMessage) -> None:
             own = stored.find_call(str(invocation.get("toolCallId")))
             if own is None:
                 continue
+            answers = True
             if _state(own) in _OPEN:
                 # What was asked stays as it is stored; the client only says what came of it.
                 asked = {
@@ -114,6 +113,7 @@ def _fill_open_calls(messages: MessageList, echo: ListedMessage) -> None:
                 own["toolInvocation"] = {**own["toolInvocation"], **invocation, **asked}
                 stored.saved = False
             break
+    return answers
 
 
 def _state(part: Mapping[str, Any]) -> str:

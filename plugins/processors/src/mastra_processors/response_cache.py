@@ -88,7 +88,9 @@ class ResponseCache(BuiltIn[ResponseCacheOptions]):
     @cached_property
     def cache(self) -> ServerCache:
         """Where answers are kept."""
-        return self.options.cache or InMemoryCache(clock=self.clock)
+        # An empty cache may well be falsy.
+        cache = self.options.cache
+        return InMemoryCache(clock=self.clock) if cache is None else cache
 
     async def process_llm_request(self, args: ProcessorArgs) -> dict[str, Any] | None:
         """Hook 4: a kept answer, if there is one."""

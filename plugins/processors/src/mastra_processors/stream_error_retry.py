@@ -72,8 +72,9 @@ class StreamErrorRetry(BuiltIn[StreamErrorRetryOptions]):
             "request is repeated",
             extra={"run_id": args.run_id, "attempt": args.retry_count + 1, "wait_ms": wait},
         )
-        if wait > 0 and not await self._wait(wait / 1000, args.abort_signal):
-            return None
+        if wait > 0:
+            await self._wait(wait / 1000, args.abort_signal)
+        # Also when the run is to stop: the repeat then ends it as aborted, not as failed.
         return {"retry": True}
 
     def _policy(self, error: BaseException) -> tuple[int, Delay] | None:
@@ -92,16 +93,18 @@ class StreamErrorRetry(BuiltIn[StreamErrorRetryOptions]):
             return options.max_retries, options.delay_ms
         return None
 
-    async def _wait(self, seconds: float, abort: asyncio.Event | None) -> bool:
-        """Wait; False as soon as the run is to stop."""
-        sleep = asyncio.ensure_future(self.clock.sleep(seconds))
-        waiters: list[asyncio.Future[Any]] = [sleep]
+    async def _wait(self, seconds: float, abort: asyncio.Event | None) -> None:
+        """Wait, but no longer than the run goes on."""
+        waiters = [asyncio.ensure_future(self.clock.sleep(seconds))]
         if abort is not None:
-            waiters.append(asyncio.ensure_future(abort.wait()))
+            waiters.append(asyncio.ensure_future(_until(abort)))
         try:
             await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-            return sleep.done() and not (abort is not None and abort.is_set())
         finally:
             for waiter in waiters:
                 waiter.cancel()
             await asyncio.gather(*waiters, return_exceptions=True)
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
