@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mastra_core.agent.options import RESERVED
 from mastra_core.agent.tools import FunctionTool
 from mastra_core.base.json_schema import schema_problems
 from mastra_core.base.tasks import call_maybe_async
@@ -37,8 +38,6 @@ __all__ = ("SubAgentTool", "check_delegated_data", "sub_agent_tools")
 logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "agent-"
-#: Members of a context that bind a run to its thread: the sub-agent has its own.
-_OF_THE_THREAD: Final = ("mastra__threadId", "mastra__resourceId")
 #: Answers to a call that is not lost, but not ours to give now: it goes on waiting.
 _STILL_WAITS: Final = frozenset({"AGENT_RESUME_STATE_UNKNOWN", "AGENT_RESUME_ALREADY_CLAIMED"})
 
@@ -243,11 +242,12 @@ def _shown(result: Any) -> Any:
 
 
 def _shared_options(context: ToolContext) -> dict[str, Any]:
-    """What a sub-agent's run has of the run that started it."""
-    own = {k: v for k, v in context.request_context.items() if k not in _OF_THE_THREAD}
+    """What a sub-agent's run has of the run that started it; its thread is its own."""
+    own = {k: v for k, v in context.request_context.items() if k not in RESERVED}
     return {
         "request_context": own,
         "abort_signal": context.abort,
+        "actor": context.actor,
         "require_tool_approval": context.require_tool_approval,
     }
 

@@ -72,6 +72,10 @@ class ToolContext:
     #: Makes the transcript when somebody asks for it.
     load_messages: Callable[[], list[dict[str, Any]]] = list
     abort: asyncio.Event | None = None
+    #: On whose behalf the run goes on, as the caller said.
+    actor: Any = None
+    #: Store what the run has said so far.
+    flush_messages: Callable[[], Awaitable[None]] | None = None
     #: The application object; None for a standalone agent.
     mastra: Any = None
     #: Hooks and policy of the run, for tools that run other agents.
@@ -81,6 +85,11 @@ class ToolContext:
     end_run: Callable[[], None] = lambda: None
     #: What a body that runs as a background task knows about it; None in a run.
     background: BackgroundContext | None = None
+
+    @property
+    def is_background_task(self) -> bool:
+        """Does the body run detached from its run?"""
+        return self.background is not None
 
     @property
     def messages(self) -> list[dict[str, Any]]:

@@ -13,7 +13,12 @@ from typing import Any, Final, cast
 from mastra_core.base.tasks import call_maybe_async, shielded
 from mastra_core.errors import ConfigError, ProcessorError, RunTimeoutError, TripwireError
 from mastra_core.loop.asking import ask_models, seconds_of
-from mastra_core.loop.continue_rule import may_run_tools, step_limit, wants_another_step
+from mastra_core.loop.completion import (
+    ask_about_iteration,
+    is_limit_reached,
+    is_task_unfinished,
+)
+from mastra_core.loop.continue_rule import may_run_tools, wants_another_step
 from mastra_core.loop.ending import (
     end_aborted,
     end_failed,
@@ -307,6 +312,8 @@ class AgentLoop:
             # Input that arrived is answered, whatever the model thought (signals.md 9).
             has_rotated = goes_on = True
             reason = "other"
+        if not goes_on and await is_task_unfinished(segment, result, tools):
+            goes_on = True
         if goes_on and (tools.is_final or await self._must_stop(result)):
             goes_on = False
         if not goes_on:
@@ -325,7 +332,9 @@ class AgentLoop:
         on_step_finish = self._setup.callbacks.on_step_finish
         if segment.record.steps and on_step_finish is not None:
             await segment.notify(on_step_finish, segment.output.last_step())
-        return goes_on
+        if self._setup.save_per_step:
+            await segment.save()
+        return await ask_about_iteration(segment, result, tools, goes_on=goes_on)
 
     async def _drain(self) -> bool:
         """Let signals in that arrived during the step; True if there were any."""
@@ -342,8 +351,7 @@ class AgentLoop:
     async def _must_stop(self, result: StepResult) -> bool:
         """Stop conditions, asked only if the loop would go on."""
         setup, steps = self._setup, self._segment.record.steps
-        limit = step_limit(setup.max_steps, has_conditions=bool(setup.stop_when))
-        if limit is not None and len(steps) + 1 + self._segment.unrecorded_steps >= limit:
+        if is_limit_reached(self._segment, len(steps) + 1):
             return True
         seen = [
             *steps,

@@ -27,6 +27,7 @@ from mastra_core.errors import (
 from mastra_core.loop.delegating import delegated_call, delegated_record
 from mastra_core.loop.model_step import StepCall
 from mastra_core.loop.setup import RunSetup
+from mastra_core.loop.tool_body import run_body
 from mastra_core.loop.tool_writer import RunToolWriter
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.task_results import apply_start, placeholder
@@ -124,10 +125,14 @@ class ToolStep:
         return name in self._setup.tools and (active is None or name in active)
 
     def concurrency(self) -> int:
-        """1 when any active tool can park the run, else the configured limit."""
+        """1 when a tool can park the run, any or one that was called; else the limit."""
         if self._setup.require_tool_approval is not False:
             return 1
+        called = {call.tool_name for call in self.calls}
+        only_called = self._setup.tool_call_strategy == "called"
         for name, tool in self._setup.tools.items():
+            if only_called and name not in called:
+                continue
             if self._is_available(name) and (
                 tool.require_approval is not False or tool.can_suspend
             ):
@@ -255,6 +260,8 @@ class ToolStep:
             own_args, override = _without_override(call.args, tool)
             # A copy: what a tool does to its arguments must not change what is stored.
             args = tool.parse_input(sanitize_copy(own_args))
+            if (check_context := getattr(tool, "check_context", None)) is not None:
+                check_context(self._setup.request_context)
         except ToolInputError as exc:
             self._settle(index, started, {"result": _invalid_input(exc)})
             return
@@ -276,7 +283,9 @@ class ToolStep:
                 self._settle(index, started, handed_over)
                 return
         try:
-            value = await tool.execute(args, context)
+            value = await run_body(
+                tool, call, args, context, self._setup.tool_hooks, has_parked=parked.__len__
+            )
             # What can't be stored is a fault of the tool, not the end of the turn; and what
             # the tool does to its answer later changes nothing any more.
             output: dict[str, Any] = {"result": sanitize_copy(value)}
@@ -381,6 +390,8 @@ class ToolStep:
             delegated: DelegatedCall | None = None,
         ) -> None:
             own = sanitize_copy(payload)
+            if (check := getattr(tool, "check_suspend", None)) is not None and delegated is None:
+                check(own)
             record: dict[str, Any] = {"toolCallSuspended": own, **_named(call)}
             if resume_label is not None:
                 record["resumeLabel"] = resume_label
@@ -421,6 +432,8 @@ class ToolStep:
             delegation=setup.delegation,
             require_tool_approval=setup.require_tool_approval,
             end_run=self._end_run,
+            actor=setup.actor,
+            flush_messages=self._save,
         )
 
     def _end_run(self) -> None:
