@@ -22,6 +22,7 @@ CHANGED_LATER = {
     ("background-02-until-idle", "id3"),
     ("background-06-wake-until-idle", "id4"),
     ("processor-04-input-step-send-signal", "id9"),
+    ("state-06-window-without-snapshot", "id13"),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mastra_conformance import case
-from mastra_core import Agent, ToolContext, tool
+from mastra_core import Agent, FunctionTool, ToolContext, tool, ui_messages
 from mastra_core.errors import RunArgumentError, WireEncodeError
 from mastra_core.streaming.ui_stream import (
     UI_STREAM_HEADERS,
@@ -435,3 +435,30 @@ async def test_a_reader_that_leaves_does_not_end_the_run() -> None:
     async with asyncio.timeout(30):
         assert "one two three" == await output.text
     await agent.aclose()
+
+
+async def test_a_page_may_send_the_whole_thread_each_time() -> None:
+    """What memory has counts; only what the page knows better is taken."""
+    model = ScriptedModel([[tool_call("locate", {})], [text("Rome, then.")], [text("Bye.")]])
+    agent = Agent(id="helper", model=model, tools=[FunctionTool(id="locate")])
+    place = {"thread_id": "t1", "resource_id": "ann"}
+
+    async def said() -> list[dict[str, Any]]:
+        memory = agent.host.storage.memory
+        page = await memory.list_messages("t1", resource_id="ann", per_page=False)
+        return ui_messages(page.messages)
+
+    await (await agent.stream("Where am I?", **place)).wait()
+    thread = await said()
+    thread[1]["parts"][0] |= {"state": "output-available", "output": "Rome"}
+    thread[0]["parts"][0]["text"] = "something else"
+    await (await agent.stream(thread, **place)).wait()
+    question = {"id": "m9", "role": "user", "parts": [{"type": "text", "text": "Thanks"}]}
+    await (await agent.stream([*await said(), question], **place)).wait()
+    await agent.aclose()
+
+    prompt = [turn for turn in model.requests[-1].prompt if turn["role"] != "system"]
+    roles = ["user", "assistant", "tool", "assistant", "user"]
+    assert roles == [turn["role"] for turn in prompt]
+    assert "Where am I?" == prompt[0]["content"][0]["text"]
+    assert "Rome" == prompt[2]["content"][0]["output"]["value"]
