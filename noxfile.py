@@ -49,6 +49,7 @@ PACKAGES = {
     "mastra-mongodb": ("adapters/mongodb", "mastra_mongodb", ""),
     "mastra-redis": ("adapters/redis", "mastra_redis", ""),
     "mastra-models": ("plugins/models", "mastra_models", "[local,hosted]"),
+    "mastra-processors": ("plugins/processors", "mastra_processors", ""),
     "mastra-cli": ("plugins/cli", "mastra_cli", ""),
     "mastra-conformance": ("conformance_tests", "mastra_conformance", ""),
 }
@@ -62,6 +63,7 @@ TESTS = {
     "mongodb": ["adapters/mongodb/tests"],
     "redis": ["adapters/redis/tests"],
     "models": ["plugins/models/tests"],
+    "processors": ["plugins/processors/tests"],
     "cli": ["plugins/cli/tests"],
     "conformance": ["conformance_tests/tests"],
     "together": ["tests/together"],

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from mastra_core.agent.tools import FunctionTool, tool
     from mastra_core.contracts.tool import ToolContext
     from mastra_core.mastra import Mastra
+    from mastra_core.messages.ui import ui_messages
     from mastra_core.streaming.output import ModelOutput
+    from mastra_core.streaming.ui_stream import UI_STREAM_HEADERS, ui_frames, ui_stream
 
 __all__ = (
+    "UI_STREAM_HEADERS",
     "Agent",
     "FunctionTool",
     "Mastra",
@@ -26,11 +29,15 @@ __all__ = (
     "ToolContext",
     "__version__",
     "tool",
+    "ui_frames",
+    "ui_messages",
+    "ui_stream",
 )
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "UI_STREAM_HEADERS": "mastra_core.streaming.ui_stream",
     "Agent": "mastra_core.agent.agent",
     "FunctionTool": "mastra_core.agent.tools",
     "Mastra": "mastra_core.mastra",
@@ -38,6 +45,9 @@ _HOMES = {
     "ModelOutput": "mastra_core.streaming.output",
     "ToolContext": "mastra_core.contracts.tool",
     "tool": "mastra_core.agent.tools",
+    "ui_frames": "mastra_core.streaming.ui_stream",
+    "ui_messages": "mastra_core.messages.ui",
+    "ui_stream": "mastra_core.streaming.ui_stream",
 }
 
 

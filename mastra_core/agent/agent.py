@@ -20,12 +20,18 @@ from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_fro
 from mastra_core.agent.options import RunOptions, options_from
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
+from mastra_core.agent.sub_agents import SubAgentTool, check_delegated_data, sub_agent_tools
 from mastra_core.agent.tools import tools_by_name
 from mastra_core.agent.until_idle import started
 from mastra_core.background import AgentBackground, agent_background
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.processor import HOOKS
-from mastra_core.contracts.signal_sink import IfActive, IfIdle, SendSignalResult
+from mastra_core.contracts.signal_sink import (
+    IfActive,
+    IfIdle,
+    SendSignalResult,
+    StateSignalResult,
+)
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
     AmbiguousRunError,
@@ -39,6 +45,7 @@ from mastra_core.errors import (
     no_run_storage,
     shown,
 )
+from mastra_core.loop.delegating import delegated_call
 from mastra_core.loop.setup import RETRY_HOOKS
 from mastra_core.messages.detect import MessageInput
 from mastra_core.notifications import (
@@ -53,6 +60,7 @@ from mastra_core.streaming.until_idle import UntilIdle
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.signals import Signal
 from mastra_core.wire.snapshots import AgentRuns
+from mastra_core.workflows.agent_snapshot import CallOutcome, ParkedRun
 from mastra_core.workflows.resume import ResumeRequest, claim_for_cancel, claim_parked_run
 from mastra_core.workflows.suspended import check_page, list_suspended_runs
 
@@ -78,7 +86,10 @@ class Agent:
         instructions: What the model is told first.
         model: A model, its name (``"provider/model"``, resolved by ``Mastra``), or a list to
             try in order.
+        description: What it can do, for the agents that may call it.
         tools: What it may call.
+        agents: Agents that it may hand work to, each as a tool ``agent-<name>``: a list (the
+            name is then the id) or a mapping by name.
         memory: True to remember threads, False not to, or options.
         notifications: ``{"delivery_policy": ...}`` (notifications.md 4).
         input_processors: May look at and change what goes in: objects, or names (perhaps with
@@ -100,9 +111,11 @@ class Agent:
         *,
         id: str,
         name: str | None = None,
+        description: str = "",
         instructions: Instructions = "",
         model: Model | str | Sequence[Model | str] | None = None,
         tools: Sequence[Tool] | Mapping[str, Tool] = (),
+        agents: Sequence[Agent] | Mapping[str, Agent] = (),
         memory: bool | MemoryOptions = True,
         notifications: Mapping[str, Any] | None = None,
         input_processors: Sequence[ProcessorChoice] = (),
@@ -125,8 +138,13 @@ class Agent:
             check_models(model)
         self.id = id
         self.name = name or id
+        self.description = description
         self.instructions = instructions
+        sub_agents = sub_agent_tools(agents)
         self.tools = tools_by_name(tools)
+        if taken := set(sub_agents) & set(self.tools):
+            raise ConfigError(f"A tool and a sub-agent are both called {min(taken)!r}.")
+        self.tools |= sub_agents
         self._policy = policy_of(id, notifications or {})
         check_choices(input_processors)
         check_choices(output_processors)
@@ -177,6 +195,17 @@ class Agent:
             raise ConfigError(f"Agent {self.id!r} is attached to another application already.")
         self._host = host
         self._memory = None
+        for agent in self.sub_agents.values():
+            # One that lives elsewhere already works there.
+            if agent.host is not host and not agent.host.is_open:
+                agent.attach(host)
+
+    @property
+    def sub_agents(self) -> Mapping[str, Agent]:
+        """The agents that it may hand work to, by name."""
+        return {
+            tool.name: tool.agent for tool in self.tools.values() if isinstance(tool, SubAgentTool)
+        }
 
     @property
     def host(self) -> AgentHost:
@@ -428,6 +457,7 @@ class Agent:
         if claimed is None:
             return False
         try:
+            await self._cancel_delegates(claimed.parked)
             await close_parked_calls(self.memory, claimed.parked)
             await snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
         except BaseException:
@@ -437,6 +467,16 @@ class Agent:
             raise
         self._host.threads.release_parked(run_id)
         return True
+
+    async def _cancel_delegates(self, parked: ParkedRun) -> None:
+        """End the runs of sub-agents for which a run waits."""
+        for call, outcome in zip(parked.calls, parked.outcomes, strict=True):
+            tool = self.tools.get(str(call.get("toolName")))
+            if outcome is None or not outcome.is_parked or not isinstance(tool, SubAgentTool):
+                continue
+            inner = delegated_call(outcome.suspend_payload or {})
+            if inner is not None:
+                await tool.agent.cancel_run(inner.run_id)
 
     async def send_tool_approval(
         self,
@@ -564,9 +604,13 @@ class Agent:
             await claimed.claim.release_anyway()
             raise
 
-    def _validate_resume(self, tool_name: str, data: Any) -> None:
+    def _validate_resume(self, tool_name: str, outcome: CallOutcome, data: Any) -> None:
         known = self.tools.get(tool_name)
         if known is None:
+            return
+        inner = delegated_call(outcome.suspend_payload or {})
+        if inner is not None and isinstance(known, SubAgentTool):
+            check_delegated_data(inner, data)
             return
         try:
             known.parse_resume(data)
@@ -599,6 +643,32 @@ class Agent:
             InvalidSignalError: The signal is malformed; nothing was done.
         """
         return self.turns.send_signal(signal, target_from(target))
+
+    async def send_state_signal(
+        self, state: Mapping[str, Any], *, resource_id: str, thread_id: str, **target: Any
+    ) -> StateSignalResult:
+        """
+        Tell the model of a thread what is the case, unless the thread knows (signals.md 13).
+
+        Args:
+            state: ``{id, cache_key, contents, mode?, value?, delta?, attributes?, metadata?,
+                provider_options?, tag_name?}``; ``id`` names the lane, and an equal
+                ``cache_key`` says that nothing has changed.
+            resource_id: Whose thread it is.
+            thread_id: The thread; it must be stored.
+            target: ``if_active``, ``if_idle``.
+
+        Returns:
+            ``skipped`` is True if the thread knew; else how the signal was taken. What routing
+            drops doesn't count as told.
+
+        Raises:
+            InvalidSignalError: The state is malformed; nothing was done.
+            ThreadNotFoundError: There is no such thread of this resource.
+            SignalPersistUnavailableError: The agent has no memory.
+        """
+        chosen = target_from({**target, "resource_id": resource_id, "thread_id": thread_id})
+        return await self.turns.send_state_signal(state, chosen)
 
     async def send_notification_signal(
         self,

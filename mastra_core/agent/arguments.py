@@ -12,6 +12,9 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from mastra_core.base.naming import is_id
+from mastra_core.contracts.completion import TaskCheck
+from mastra_core.contracts.delegation import Delegation
+from mastra_core.contracts.tool_hooks import ToolHooks
 from mastra_core.errors import ConfigError, RunArgumentError, shown
 
 __all__ = (
@@ -164,6 +167,16 @@ def _is_until_idle(value: Any) -> bool:
     return set(value) <= {"max_idle_ms", "continue_on"} and _is_count(limit) and on in _CONTINUE_ON
 
 
+def _is_concurrency(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return _is_count(value)
+    return (
+        set(value) <= {"limit", "strategy"}
+        and _is_count(value.get("limit", 1))
+        and value.get("strategy", "called") in ("available", "called")
+    )
+
+
 _CONTINUE_ON: Final = ("all", "each")
 _ID: Final[Kind] = ("a text that is not empty, without NUL and half characters", is_id)
 _CURSOR: Final[Kind] = ("a pair of a datetime with a time zone and a run id", _is_cursor)
@@ -204,7 +217,15 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
         "a boolean or callable",
         lambda value: isinstance(value, bool) or callable(value),
     ),
-    "tool_call_concurrency": _COUNT,
+    "tool_call_concurrency": (
+        "a positive integer, or {'limit': ..., 'strategy': 'available' or 'called'}",
+        _is_concurrency,
+    ),
+    "hooks": ("ToolHooks", lambda value: isinstance(value, ToolHooks)),
+    "transform": _CALLABLE,
+    "is_task_complete": ("a TaskCheck", lambda value: isinstance(value, TaskCheck)),
+    "save_per_step": _BOOL,
+    "include_raw_chunks": _BOOL,
     "request_context": _MAPPING,
     "hide_signals": (
         "a boolean or a list of names",
@@ -215,9 +236,11 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
         _is_until_idle,
     ),
     "disable_background_tasks": _BOOL,
+    "delegation": ("a Delegation", lambda value: isinstance(value, Delegation)),
     "abort_signal": ("an asyncio.Event", lambda value: callable(getattr(value, "wait", None))),
     "on_chunk": _CALLABLE,
     "on_step_finish": _CALLABLE,
+    "on_iteration_complete": _CALLABLE,
     "on_finish": _CALLABLE,
     "on_error": _CALLABLE,
     "on_abort": _CALLABLE,

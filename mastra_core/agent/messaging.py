@@ -15,10 +15,12 @@ from mastra_core.contracts.signal_sink import (
     IfIdle,
     SendSignalResult,
     SignalTarget,
+    StateSignalResult,
     ThreadActivity,
 )
 from mastra_core.errors import InvalidSignalError, RunArgumentError, shown
 from mastra_core.messages.markup import check_attribute_names
+from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
@@ -105,6 +107,20 @@ class AgentTurns:
         if not isinstance(signal, Mapping | Signal):
             raise InvalidSignalError(f"A signal must be a mapping, not {shown(signal)}.")
         return self._agent.host.threads.send_signal(self, signal, target)
+
+    async def send_state_signal(
+        self, state: Mapping[str, Any], target: SignalTarget
+    ) -> StateSignalResult:
+        """Tell a state lane what is the case, unless the thread knows."""
+        host = self._agent.host
+        has_memory = self._agent.memory is not None
+        return await host.threads.states.send(
+            state,
+            target,
+            tracker=LaneTracker.of(host.storage) if has_memory else None,
+            would_take=lambda: host.threads.would_take(self, target),
+            route=lambda signal: host.threads.send_created(self, signal, target),
+        )
 
 
 def signal_from_user(message: Any) -> dict[str, Any]:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from mastra_core.agent.arguments import OPTION_KINDS, check_kind, check_models
 from mastra_core.agent.processors import ProcessorChoice, check_choices
-from mastra_core.agent.tools import tools_by_name
+from mastra_core.agent.tools import client_tools, tools_by_name
+from mastra_core.contracts.completion import IterationState, TaskCheck
+from mastra_core.contracts.delegation import Delegation
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
+from mastra_core.contracts.tool_hooks import PayloadTransform, ToolHooks
 from mastra_core.errors import RunArgumentError, shown
 from mastra_core.processors.arguments import ProcessorArgs
 from mastra_core.streaming.objects import structured_output
 
-__all__ = ("RunOptions", "check_options", "options_from")
+__all__ = ("RESERVED", "RunOptions", "check_options", "options_from")
+
+#: Members of a request context that override arguments (streaming.md 1.1).
+RESERVED: Final[Mapping[str, str]] = {
+    "mastra__threadId": "thread_id",
+    "mastra__resourceId": "resource_id",
+}
+#: Options whose members are merged, not replaced as a whole.
+_SETTINGS: Final = {"model_settings", "provider_options", "request_context", "thread_metadata"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +59,27 @@ class RunOptions:
     active_tools: Sequence[str] | None = None
     #: Further tools for this call.
     tools: Sequence[Tool] | Mapping[str, Tool] | None = None
+    #: Further tools by the name of their set.
+    toolsets: Mapping[str, Sequence[Tool] | Mapping[str, Tool]] | None = None
+    #: Tools that the client runs: their calls end the run (streaming.md 6.8). Tools, or
+    #: ``{name: {description?, input_schema?}}``.
+    client_tools: Sequence[Tool] | Mapping[str, Any] | None = None
     tool_choice: ToolChoice = "auto"
     require_tool_approval: RequireApproval = False
-    tool_call_concurrency: int = 10
+    #: A number, or ``{"limit"?: ..., "strategy"?: "available" | "called"}``.
+    tool_call_concurrency: int | Mapping[str, Any] = 10
+    #: Observers of tool calls.
+    hooks: ToolHooks | None = None
+    #: What of tool payloads goes to clients and into storage; for all tools, before their own.
+    transform: PayloadTransform | None = None
+    #: When the run may end.
+    is_task_complete: TaskCheck | None = None
+    #: Store messages after each step, not only at the end.
+    save_per_step: bool = False
+    #: Show what the provider sent, as ``raw`` chunks.
+    include_raw_chunks: bool = False
+    #: On whose behalf; tools see it.
+    actor: Any = None
     request_context: Mapping[str, Any] = field(default_factory=dict)
     hide_signals: bool | Sequence[str] | None = None
     abort_signal: asyncio.Event | None = None
@@ -66,10 +95,14 @@ class RunOptions:
     until_idle: bool | Mapping[str, Any] | None = None
     #: Every call runs inline, whatever tools and agent say.
     disable_background_tasks: bool = False
+    #: Hooks around sub-agents.
+    delegation: Delegation | None = None
     #: Called before each step, after all input processors; may return a ``StepPatch``.
     prepare_step: Callable[[ProcessorArgs], Any] | None = None
     on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None
     on_step_finish: Callable[..., Awaitable[None] | None] | None = None
+    #: May return ``{"continue"?: bool, "feedback"?: str}``.
+    on_iteration_complete: Callable[[IterationState], Any] | None = None
     on_finish: Callable[..., Awaitable[None] | None] | None = None
     on_error: Callable[..., Awaitable[None] | None] | None = None
     on_abort: Callable[..., Awaitable[None] | None] | None = None
@@ -89,13 +122,45 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOp
         ConfigError: A tool, processor or model isn't one.
     """
     check_options(given)
-    options = replace(RunOptions(**defaults), **given)
+    options = _with_scope(replace(RunOptions(**defaults), **_merged(defaults, given)))
     if options.thread_id is not None and options.resource_id is None:
         raise RunArgumentError(
             "A thread_id needs the resource_id that the thread belongs to.",
             id="AGENT_MEMORY_MISSING_RESOURCE_ID",
         )
     return options
+
+
+def _merged(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, laid over the defaults where both are mappings of settings."""
+    merged = dict(given)
+    for name in _SETTINGS & set(defaults) & set(given):
+        if isinstance(defaults[name], Mapping) and isinstance(given[name], Mapping):
+            merged[name] = _laid_over(defaults[name], given[name])
+    return merged
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**below, **above}
+    for name in set(below) & set(above):
+        if isinstance(below[name], Mapping) and isinstance(above[name], Mapping):
+            merged[name] = _laid_over(below[name], above[name])
+    return merged
+
+
+def _with_scope(options: RunOptions) -> RunOptions:
+    """Who serves many users names thread and resource in the context; that counts."""
+    scope = {
+        name: options.request_context[key]
+        for key, name in RESERVED.items()
+        if options.request_context.get(key) is not None
+    }
+    for name, value in scope.items():
+        check_kind(name, value, OPTION_KINDS[name], id="AGENT_INVALID_OPTION")
+    if "resource_id" in scope and "thread_id" not in scope and options.thread_id is None:
+        # There is no thread that it could belong to.
+        del scope["resource_id"]
+    return replace(options, **scope)
 
 
 def check_options(given: Mapping[str, Any]) -> None:
@@ -119,6 +184,11 @@ def check_options(given: Mapping[str, Any]) -> None:
         match name:
             case "tools":
                 tools_by_name(value)
+            case "toolsets":
+                for tools in value.values() if isinstance(value, Mapping) else [value]:
+                    tools_by_name(tools)
+            case "client_tools":
+                client_tools(value)
             case "input_processors" | "output_processors" | "error_processors":
                 check_choices(value)
             case "model":

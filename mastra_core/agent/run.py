@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ from mastra_core.agent.background import RunBackgroundTasks
 from mastra_core.agent.memory import AgentMemory
 from mastra_core.agent.options import RunOptions
 from mastra_core.agent.processors import ProcessorChoice, ProcessorChoices
-from mastra_core.agent.tools import tools_by_name
+from mastra_core.agent.tools import client_tools, tools_by_name
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.tool import Tool
+from mastra_core.contracts.tool_hooks import ToolHooks
 from mastra_core.errors import RunArgumentError
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.loop.loop import AgentLoop
@@ -21,6 +22,7 @@ from mastra_core.loop.segment import ResumePoint
 from mastra_core.loop.setup import Callbacks, NoSignals, RunSetup, SignalSource
 from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.messages.message_list import MessageList
+from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.processors.prepare_step import PrepareStep
 from mastra_core.processors.runner import RunProcessors
 from mastra_core.streaming.objects import structured_output
@@ -325,7 +327,13 @@ class RunBuilder:
             ),
             stop_when=_as_list(options.stop_when),
             require_tool_approval=options.require_tool_approval,
-            tool_call_concurrency=options.tool_call_concurrency,
+            **_concurrency(options.tool_call_concurrency),
+            tool_hooks=options.hooks or ToolHooks(),
+            payload_transform=options.transform,
+            task_check=options.is_task_complete,
+            save_per_step=options.save_per_step,
+            include_raw_chunks=options.include_raw_chunks,
+            actor=options.actor,
             request_context=context,
             signals=self._signals(message_list),
             opening_signals=opening,
@@ -339,15 +347,22 @@ class RunBuilder:
                 else options.max_processor_retries
             ),
             retry_hooks=self._agent.retry_hooks,
+            lanes=(
+                LaneTracker.of(self._host.storage, is_read_only=options.read_only)
+                if self._agent.memory is not None
+                else None
+            ),
             warned=self._agent.warned,
             find_model=self._find_model,
             callbacks=Callbacks(
                 on_chunk=options.on_chunk,
                 on_step_finish=options.on_step_finish,
+                on_iteration_complete=options.on_iteration_complete,
                 on_finish=options.on_finish,
                 on_error=options.on_error,
                 on_abort=options.on_abort,
             ),
+            delegation=options.delegation,
             mastra=getattr(self._host, "application", None),
             background=self._background(message_list),
         )
@@ -378,8 +393,11 @@ class RunBuilder:
 
     def _chosen_tools(self) -> dict[str, Tool]:
         tools = dict(self._agent.tools)
-        if self._options.tools is not None:
-            tools.update(tools_by_name(self._options.tools))
+        for further in (self._options.tools, *(self._options.toolsets or {}).values()):
+            if further is not None:
+                tools.update(tools_by_name(further))
+        if self._options.client_tools is not None:
+            tools.update(client_tools(self._options.client_tools))
         for name in self._options.active_tools or ():
             if name not in tools:
                 raise RunArgumentError(
@@ -411,6 +429,15 @@ class RunBuilder:
             abort_signal=abort,
             watch=self._host.processor_watch(RunFacts(run_id=self._run_id)),
         )
+
+
+def _concurrency(given: int | Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        return {"tool_call_concurrency": given}
+    return {
+        "tool_call_concurrency": given.get("limit", 10),
+        "tool_call_strategy": given.get("strategy", "available"),
+    }
 
 
 def _first(

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, get_type_hints, overload
+from typing import Any, TypedDict, Unpack, get_args, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
@@ -15,13 +15,22 @@ from mastra_core.base.json_schema import schema_problems
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.contracts.background import BackgroundPolicy
 from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
+from mastra_core.contracts.tool_hooks import (
+    PayloadPhase,
+    PayloadTarget,
+    PayloadTransform,
+    ToolInput,
+)
 from mastra_core.errors import ConfigError, ToolInputError, shown
 
 __all__ = (
     "Execute",
     "Function",
     "FunctionTool",
+    "InputObserver",
     "Schema",
+    "ToolOptions",
+    "client_tools",
     "tool",
     "tools_by_name",
 )
@@ -30,6 +39,7 @@ __all__ = (
 Schema = Any
 Function = Callable[..., Any]
 Execute = Callable[[Any, ToolContext], Awaitable[Any]]
+InputObserver = Callable[[ToolInput], Any]
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
@@ -54,6 +64,20 @@ class FunctionTool:
         background: True, or ``{default_disposition?, timeout_ms?, max_retries?,
             wait_timeout_ms?, on_complete?, on_failed?}``: its calls may run detached from their
             run (streaming.md 8.2).
+        to_model_output: ``(result) -> content`` that the model reads in its place, such as
+            ``{"type": "text", "value": ...}``; storage and stream keep the result.
+        title: Its name for people.
+        output_schema: Type of the result; one that doesn't fit is told to the model as such.
+        request_context_schema: Type of the request context that it needs.
+        strict: Ask the provider to keep to the schema of the arguments.
+        provider_options: Passed to the provider with the description.
+        input_examples: Arguments that would be right, for the provider.
+        transform: ``{"display"?: {phase: f}, "transcript"?: {phase: f}}``: what of its payloads
+            goes to clients and into storage (streaming.md 6.7).
+        on_input_start: Told, like the two below, of a call while its arguments arrive.
+        on_input_delta: Told of each piece of their text.
+        on_input_available: Told of the whole arguments.
+        on_output: ``(result)``: told what came out.
     """
 
     def __init__(
@@ -68,6 +92,18 @@ class FunctionTool:
         resume_schema: Schema = None,
         idempotent: bool = False,
         background: BackgroundPolicy | Mapping[str, Any] | bool | None = None,
+        to_model_output: Callable[[Any], Any] | None = None,
+        title: str | None = None,
+        output_schema: Schema = None,
+        request_context_schema: Schema = None,
+        strict: bool | None = None,
+        provider_options: Mapping[str, Any] | None = None,
+        input_examples: Sequence[Any] = (),
+        transform: Mapping[str, Mapping[str, PayloadTransform]] | None = None,
+        on_input_start: InputObserver | None = None,
+        on_input_delta: InputObserver | None = None,
+        on_input_available: InputObserver | None = None,
+        on_output: Callable[[Any], Any] | None = None,
     ) -> None:
         if not id:
             raise ConfigError("A tool needs an id.")
@@ -79,6 +115,19 @@ class FunctionTool:
         self.can_suspend = suspend_schema is not None or resume_schema is not None
         self._input = _schema_of(input_schema)
         self._resume = _schema_of(resume_schema)
+        self.to_model_output = to_model_output
+        self.title = title
+        self.strict = strict
+        self.provider_options = provider_options
+        self.input_examples = tuple(input_examples)
+        self.transform = _checked_transform(transform, id)
+        self.on_input_start = on_input_start
+        self.on_input_delta = on_input_delta
+        self.on_input_available = on_input_available
+        self.on_output = on_output
+        self._output = _schema_of(output_schema)
+        self._suspend = _schema_of(suspend_schema)
+        self._context = _schema_of(request_context_schema)
         self._execute = execute
 
     @property
@@ -112,6 +161,53 @@ class FunctionTool:
             ToolInputError: It doesn't fit.
         """
         return value if self._resume is None else self._resume.parse(value, self.id, "resume data")
+
+    def parse_output(self, value: Any) -> Any:
+        """
+        The result as it is passed on: a value of the schema's type, if there is one.
+
+        Raises:
+            ToolInputError: It doesn't fit.
+        """
+        return value if self._output is None else self._output.parse(value, self.id, "a result")
+
+    def check_suspend(self, payload: Any) -> None:
+        """
+        Refuse to wait with a payload that nobody expects.
+
+        Raises:
+            ToolInputError: It doesn't fit.
+        """
+        if self._suspend is not None:
+            self._suspend.parse(payload, self.id, "a suspend payload")
+
+    def check_context(self, context: Mapping[str, Any]) -> None:
+        """
+        Refuse to run in a request context that lacks something.
+
+        Raises:
+            ToolInputError: It doesn't fit.
+        """
+        if self._context is not None:
+            self._context.parse(dict(context), self.id, "a request context")
+
+
+def _checked_transform(
+    transform: Mapping[str, Mapping[str, PayloadTransform]] | None, tool_id: str
+) -> Mapping[str, Mapping[str, PayloadTransform]]:
+    for target, phases in (transform or {}).items():
+        if (
+            target not in get_args(PayloadTarget)
+            or not isinstance(phases, Mapping)
+            or not set(phases) <= set(get_args(PayloadPhase))
+            or not all(map(callable, phases.values()))
+        ):
+            raise ConfigError(
+                f"transform of tool {tool_id!r} is a mapping of "
+                f"{', '.join(get_args(PayloadTarget))} to functions by phase: "
+                f"{', '.join(get_args(PayloadPhase))}."
+            )
+    return transform or {}
 
 
 class _ValueSchema:
@@ -199,33 +295,40 @@ def _input_error(error: ValidationError, tool_id: str, what: str) -> ToolInputEr
     )
 
 
+class ToolOptions(TypedDict, total=False):
+    """What ``@tool`` takes: the arguments of ``FunctionTool``, where they mean the same."""
+
+    id: str | None
+    description: str | None
+    require_approval: RequireApproval
+    suspend_schema: Schema
+    resume_schema: Schema
+    idempotent: bool
+    background: BackgroundPolicy | Mapping[str, Any] | bool | None
+    to_model_output: Callable[[Any], Any] | None
+    title: str | None
+    output_schema: Schema
+    request_context_schema: Schema
+    strict: bool | None
+    provider_options: Mapping[str, Any] | None
+    input_examples: Sequence[Any]
+    transform: Mapping[str, Mapping[str, PayloadTransform]] | None
+    on_input_start: InputObserver | None
+    on_input_delta: InputObserver | None
+    on_input_available: InputObserver | None
+    on_output: Callable[[Any], Any] | None
+
+
 @overload
 def tool(function: Function) -> FunctionTool: ...
 
 
 @overload
-def tool(
-    *,
-    id: str | None = None,
-    description: str | None = None,
-    require_approval: RequireApproval = False,
-    suspend_schema: Schema = None,
-    resume_schema: Schema = None,
-    idempotent: bool = False,
-    background: BackgroundPolicy | Mapping[str, Any] | bool | None = None,
-) -> Callable[[Function], FunctionTool]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], FunctionTool]: ...
 
 
 def tool(
-    function: Function | None = None,
-    *,
-    id: str | None = None,
-    description: str | None = None,
-    require_approval: RequireApproval = False,
-    suspend_schema: Schema = None,
-    resume_schema: Schema = None,
-    idempotent: bool = False,
-    background: BackgroundPolicy | Mapping[str, Any] | bool | None = None,
+    function: Function | None = None, **options: Unpack[ToolOptions]
 ) -> FunctionTool | Callable[[Function], FunctionTool]:
     """
     Make a tool of a function; its parameters become the arguments that the model gives.
@@ -236,19 +339,17 @@ def tool(
     ``@tool`` and ``@tool(require_approval=True)`` both work; the description is the
     function's docstring.
     """
+    tool_id, description = options.pop("id", None), options.pop("description", None)
 
     def make(wrapped: Function) -> FunctionTool:
         model, context_name = _model_of(wrapped)
+        given: dict[str, Any] = dict(options)
         return FunctionTool(
-            id=id or wrapped.__name__,
+            id=tool_id or wrapped.__name__,
             description=description or inspect.getdoc(wrapped) or "",
             input_schema=model,
             execute=_execute_of(wrapped, context_name),
-            require_approval=require_approval,
-            suspend_schema=suspend_schema,
-            resume_schema=resume_schema,
-            idempotent=idempotent,
-            background=background,
+            **given,
         )
 
     return make if function is None else make(function)
@@ -284,6 +385,29 @@ def _execute_of(function: Callable[..., Any], context_name: str | None) -> Execu
         return await asyncio.to_thread(function, **given)
 
     return execute
+
+
+def client_tools(given: Sequence[Tool] | Mapping[str, Any]) -> dict[str, Tool]:
+    """
+    Tools that somebody else runs: whatever they are, they have no body here.
+
+    Raises:
+        ConfigError: One is neither a tool nor a description of one.
+    """
+    described = isinstance(given, Mapping)
+    items = given.items() if isinstance(given, Mapping) else tools_by_name(given).items()
+    made: dict[str, Tool] = {}
+    for name, item in items:
+        if described and isinstance(item, Mapping):
+            schema = item.get("input_schema", item.get("inputSchema", item.get("parameters")))
+            description = str(item.get("description") or "")
+            made[name] = FunctionTool(id=name, description=description, input_schema=schema)
+            continue
+        [known] = tools_by_name({name: item}).values()
+        made[name] = FunctionTool(
+            id=known.id, description=known.description, input_schema=known.input_json_schema()
+        )
+    return made
 
 
 def tools_by_name(tools: Sequence[Tool] | Mapping[str, Tool]) -> dict[str, Tool]:

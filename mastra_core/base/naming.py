@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
@@ -14,6 +15,7 @@ __all__ = (
     "is_id",
     "is_plugin_id",
     "is_xml_name",
+    "prefix_of",
     "to_camel",
     "to_snake",
 )
@@ -59,3 +61,20 @@ def clean_xml_name(name: str) -> str:
     """The nearest allowed name, for rows that others stored with a bad one (signals.md 3.3)."""
     cleaned = re.sub(r"[^A-Za-z0-9_.-]", "_", name) or "_"
     return cleaned if is_xml_name(cleaned) else f"_{cleaned}"
+
+
+def prefix_of(namespace: str, *, longest: int | None = None) -> str:
+    """
+    A prefix of the names of tables for a namespace; equal namespaces have equal prefixes.
+
+    Args:
+        namespace: Any text; without one there is no prefix.
+        longest: What is longer is cut, and told apart by a digest.
+    """
+    if not namespace:
+        return ""
+    plain = re.sub(r"[^A-Za-z0-9]", "_", namespace)
+    if longest is not None and len(plain) > longest:
+        digest = hashlib.sha256(namespace.encode()).hexdigest()[:8]
+        plain = f"{plain[: longest - 9]}_{digest}"
+    return f"_{plain}_" if plain[0].isdigit() else f"{plain}_"

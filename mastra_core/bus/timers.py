@@ -8,7 +8,7 @@ from typing import Any
 
 from mastra_core.base.clock import Clock
 
-__all__ = ("Alarm", "within")
+__all__ = ("Alarm", "first_of", "within")
 
 
 class Alarm:
@@ -72,3 +72,14 @@ async def within(clock: Clock, work: Coroutine[Any, Any, Any], seconds: float) -
         for task in (doing, timer):
             task.cancel()
         await asyncio.wait([doing, timer])
+
+
+async def first_of(*work: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

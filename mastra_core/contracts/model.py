@@ -30,6 +30,8 @@ class ToolSchema:
     input_schema: Mapping[str, Any]
     strict: bool | None = None
     provider_options: Mapping[str, Any] | None = None
+    #: Arguments that would be right, to show the model what is meant.
+    input_examples: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

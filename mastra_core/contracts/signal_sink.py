@@ -21,6 +21,7 @@ __all__ = (
     "SignalSink",
     "SignalSinks",
     "SignalTarget",
+    "StateSignalResult",
     "ThreadActivity",
 )
 
@@ -80,6 +81,21 @@ class SendSignalResult:
 
     signal: Signal
     accepted: Awaitable[Accepted]
+    persisted: Awaitable[None] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class StateSignalResult:
+    """
+    What became of a state that was sent (signals.md 13.4).
+
+    A state that the thread knows already is ``skipped``; there is no signal then.
+    """
+
+    skipped: bool
+    reason: Literal["unchanged"] | None = None
+    signal: Signal | None = None
+    accepted: Awaitable[Accepted] | None = None
     persisted: Awaitable[None] | None = None
 
 

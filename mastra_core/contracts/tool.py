@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from mastra_core.contracts.background import BackgroundContext
+from mastra_core.contracts.delegation import Delegation
 
-__all__ = ("RequireApproval", "Tool", "ToolContext", "ToolWriter")
+__all__ = ("DelegatedCall", "RequireApproval", "Tool", "ToolContext", "ToolWriter")
 
 RequireApproval = bool | Callable[[Any, "ToolContext"], "bool | Awaitable[bool]"]
 
@@ -26,6 +27,23 @@ class ToolWriter(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegatedCall:
+    """
+    A parked call of another run, for which a call of this run waits (snapshots.md 8.3).
+
+    A tool that runs a sub-agent suspends with it; whoever answers the outer call answers this.
+    """
+
+    run_id: str
+    tool_call_id: str | None
+    tool_name: str
+    args: Any = None
+    needs_approval: bool = False
+    #: JSON text of the schema of the answer.
+    resume_schema: str = "{}"
+
+
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     """What a running tool knows and may do (streaming.md 6.2)."""
@@ -35,7 +53,8 @@ class ToolContext:
     tool_call_id: str
     tool_name: str
     writer: ToolWriter
-    #: Record a payload and park the run; return right after it.
+    #: ``suspend(payload=None, *, resume_label=None, delegated=None)``: record a payload and park
+    #: the run; return right after it.
     suspend: Callable[..., Awaitable[None]]
     thread_id: str | None = None
     resource_id: str | None = None
@@ -45,16 +64,32 @@ class ToolContext:
     is_resumed: bool = False
     #: The payload of the earlier ``suspend`` of this call.
     suspend_payload: Any = None
+    #: The call of another run that this one was parked for, when it is resumed.
+    delegated: DelegatedCall | None = None
     #: ``<run_id>:<tool_call_id>``, the same on every execution of this call.
     idempotency_key: str = ""
     request_context: dict[str, Any] = field(default_factory=dict)
     #: Makes the transcript when somebody asks for it.
     load_messages: Callable[[], list[dict[str, Any]]] = list
     abort: asyncio.Event | None = None
+    #: On whose behalf the run goes on, as the caller said.
+    actor: Any = None
+    #: Store what the run has said so far.
+    flush_messages: Callable[[], Awaitable[None]] | None = None
     #: The application object; None for a standalone agent.
     mastra: Any = None
+    #: Hooks and policy of the run, for tools that run other agents.
+    delegation: Delegation | None = None
+    require_tool_approval: RequireApproval = False
+    #: The run ends after this step; the model isn't asked again.
+    end_run: Callable[[], None] = lambda: None
     #: What a body that runs as a background task knows about it; None in a run.
     background: BackgroundContext | None = None
+
+    @property
+    def is_background_task(self) -> bool:
+        """Does the body run detached from its run?"""
+        return self.background is not None
 
     @property
     def messages(self) -> list[dict[str, Any]]:

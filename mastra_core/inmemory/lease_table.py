@@ -5,26 +5,24 @@ Nothing here waits, so every operation is one atomic step of the event loop.
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakSet
 
 from mastra_core.base.clock import Clock
+from mastra_core.bus.lease_watching import Watcher
 from mastra_core.contracts.lease import LeaseEvent, LeaseGrant, LeaseRecord
 
 __all__ = (
     "Kind",
     "LeaseTable",
     "Term",
-    "Watcher",
 )
 
 Kind = Literal["acquired", "renewed", "transferred", "released", "expired"]
 
 _MAX_REMEMBERED = 100_000
-_WATCH_LIMIT = 1_000
 
 
 @dataclass(slots=True)
@@ -36,24 +34,6 @@ class Term:
     fence: int
     #: By the monotonic clock, so that a jump of the wall clock changes nothing.
     expires_at: float
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Watcher:
-    """The events of one key that somebody follows."""
-
-    key: str
-    events: deque[LeaseEvent] = field(default_factory=deque)
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def tell(self, event: LeaseEvent) -> None:
-        """Queue the event; a reader that lags misses renewals first, then the oldest."""
-        if len(self.events) >= _WATCH_LIMIT:
-            if event.kind == "renewed":
-                return
-            self.events.popleft()
-        self.events.append(event)
-        self.arrived.set()
 
 
 class LeaseTable:

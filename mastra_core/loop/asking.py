@@ -15,6 +15,7 @@ from mastra_core.errors import ModelError, ModelTimeoutError
 from mastra_core.loop.model_step import ModelStep, StepResult
 from mastra_core.loop.repeating import RepeatStep, may_repeat
 from mastra_core.loop.segment import RunSegment
+from mastra_core.loop.tool_body import InputObservers
 from mastra_core.loop.tool_schema import offered_tools
 from mastra_core.messages.to_prompt import prompt_from_messages
 from mastra_core.processors.arguments import StepPatch
@@ -117,6 +118,7 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
             chunks=[{"type": c["type"], "payload": c.get("payload")} for c in chunks],
             from_cache=response is not None,
             warnings=result.warnings,
+            usage=result.usage,
             **segment.hook_members(),
         )
     return result
@@ -168,6 +170,7 @@ def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
         settings={k: v for k, v in (patch.model_settings or {}).items() if k != "timeout"},
         provider_options=patch.provider_options or {},
         abort=segment.interrupt.event,
+        include_raw_chunks=setup.include_raw_chunks,
     )
 
 
@@ -202,16 +205,21 @@ async def _consume(
         async with asyncio.timeout(seconds_of(settings, "stepMs")):
             limit = seconds_of(settings, "firstChunkMs")
             count = 0
+            observers = InputObservers(segment.step_setup.tools)
             # Closed with the step: an answer that is not wanted any more is not read on.
             async with (
                 aclosing(_with_first_limit(model, request, limit)) as parts,
                 aclosing(step.chunks(parts)) as chunks,
             ):
                 async for chunk in chunks:
+                    if chunk["type"] == "raw" and not request.include_raw_chunks:
+                        continue
                     if said is not None:
                         said.append(chunk)
                     for passed in await segment.passed(chunk):
                         step.record(passed)
+                        if observers:
+                            await observers.see(passed)
                         if passed["type"] in _FOR_PROCESSORS:
                             continue
                         if passed["type"] == "text-delta" and segment.partial is not None:

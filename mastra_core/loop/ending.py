@@ -69,6 +69,7 @@ async def _ask_about_result(segment: RunSegment) -> None:
             "finishReason": record.finish_reason,
             "steps": record.steps,
         },
+        send_signal=segment.send_signal_in_place,
         **segment.hook_members(),
     )
     after = _last_text(segment)
@@ -234,9 +235,10 @@ async def give_up(segment: RunSegment) -> None:
 
 async def _settle(segment: RunSegment, status: RunStatus, reason: str | None) -> None:
     segment.output.settle(status, finish_reason=reason)
-    full = segment.output.full_output()
-    full["finishReason"] = reason
-    await segment.notify(segment.setup.callbacks.on_finish, full)
+    if segment.setup.callbacks.on_finish is not None:
+        full = segment.output.full_output()
+        full["finishReason"] = reason
+        await segment.notify(segment.setup.callbacks.on_finish, full)
 
 
 def _finish_chunk(segment: RunSegment, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,12 @@ from typing import Any, Final, cast
 from mastra_core.base.tasks import call_maybe_async, shielded
 from mastra_core.errors import ConfigError, ProcessorError, RunTimeoutError, TripwireError
 from mastra_core.loop.asking import ask_models, seconds_of
-from mastra_core.loop.continue_rule import may_run_tools, step_limit, wants_another_step
+from mastra_core.loop.completion import (
+    ask_about_iteration,
+    is_limit_reached,
+    is_task_unfinished,
+)
+from mastra_core.loop.continue_rule import may_run_tools, wants_another_step
 from mastra_core.loop.ending import (
     end_aborted,
     end_failed,
@@ -123,11 +128,18 @@ class AgentLoop:
         segment.started_at = setup.clock.now()
         await heal_placeholders(segment)
         if setup.processors is not None:
-            await setup.processors.process_input(**segment.hook_members())
+            await setup.processors.process_input(
+                send_signal=segment.send_signal_in_place, **segment.hook_members()
+            )
         await segment.show(
             segment.chunk("start", {"id": setup.agent_id, "messageId": segment.writer.message_id})
         )
-        opening = [s for s in setup.opening_signals if segment.messages.find(s.id)]
+        segment.is_streaming = True
+        opening = [
+            signal
+            for signal in (*setup.opening_signals, *segment.early_signals)
+            if segment.messages.find(signal.id)
+        ]
         for signal in opening:
             await segment.emit(echo_chunk(signal))
         entered = [segment.messages.add_signal(s) for s in setup.signals.drain_pre_run()]
@@ -203,13 +215,15 @@ class AgentLoop:
         )
         segment.step_setup = setup
         processors = setup.processors
-        if processors is None or not processors.has("process_input_step"):
+        if processors is None or not processors.has_input_step:
             return step
         segment.keep_system_messages()
         patched = await processors.process_input_step(
             step,
             resolve=self._resolve,
+            lanes=segment.lanes(),
             send_signal=segment.send_signal,
+            structured_output=setup.structured,
             **segment.hook_members(),
         )
         if patched.message_id is not None:
@@ -251,6 +265,7 @@ class AgentLoop:
             ],
             text=result.text,
             usage=result.usage,
+            send_signal=segment.send_signal_in_place,
             **segment.hook_members(),
         )
 
@@ -297,7 +312,9 @@ class AgentLoop:
             # Input that arrived is answered, whatever the model thought (signals.md 9).
             has_rotated = goes_on = True
             reason = "other"
-        if goes_on and await self._must_stop(result):
+        if not goes_on and await is_task_unfinished(segment, result, tools):
+            goes_on = True
+        if goes_on and (tools.is_final or await self._must_stop(result)):
             goes_on = False
         if not goes_on:
             await settle_object(segment, result)
@@ -312,9 +329,12 @@ class AgentLoop:
             step_result["messageId"] = segment.writer.message_id
         segment.last_finish = segment.step_payload(result, step_result)
         await segment.emit(segment.chunk("step-finish", segment.last_finish))
-        if segment.record.steps:
-            await segment.notify(self._setup.callbacks.on_step_finish, segment.record.steps[-1])
-        return goes_on
+        on_step_finish = self._setup.callbacks.on_step_finish
+        if segment.record.steps and on_step_finish is not None:
+            await segment.notify(on_step_finish, segment.output.last_step())
+        if self._setup.save_per_step:
+            await segment.save()
+        return await ask_about_iteration(segment, result, tools, goes_on=goes_on)
 
     async def _drain(self) -> bool:
         """Let signals in that arrived during the step; True if there were any."""
@@ -331,8 +351,7 @@ class AgentLoop:
     async def _must_stop(self, result: StepResult) -> bool:
         """Stop conditions, asked only if the loop would go on."""
         setup, steps = self._setup, self._segment.record.steps
-        limit = step_limit(setup.max_steps, has_conditions=bool(setup.stop_when))
-        if limit is not None and len(steps) + 1 + self._segment.unrecorded_steps >= limit:
+        if is_limit_reached(self._segment, len(steps) + 1):
             return True
         seen = [
             *steps,

@@ -11,6 +11,7 @@ from typing import Any
 
 from mastra_core.base.jsonjs import encode, sanitize_copy
 from mastra_core.errors import MastraError, WireEncodeError
+from mastra_core.loop.delegating import delegated_call
 from mastra_core.loop.ending import end_suspended
 from mastra_core.loop.model_step import StepCall, StepResult
 from mastra_core.loop.segment import PARKED_MARKS, ResumePoint, RunSegment
@@ -110,6 +111,7 @@ def _mark_message(segment: RunSegment, tools: ToolStep) -> None:
             "args": call.args,
             "type": "approval" if outcome.needs_approval else "suspension",
             "runId": segment.setup.run_id,
+            **_inner_members(call, outcome),
         }
         if not outcome.needs_approval:
             entry["suspendPayload"] = _own_payload(outcome)
@@ -117,6 +119,20 @@ def _mark_message(segment: RunSegment, tools: ToolStep) -> None:
         name = "pendingToolApprovals" if outcome.needs_approval else "suspendedTools"
         metadata.setdefault(name, {})[call.tool_call_id] = entry
     message.saved = False
+
+
+def _inner_members(call: StepCall, outcome: CallOutcome) -> dict[str, Any]:
+    """Of a call that waits for one of another run: that one, and the outer call beside it."""
+    inner = delegated_call(outcome.suspend_payload or {})
+    if inner is None:
+        return {}
+    return {
+        "toolName": inner.tool_name or call.tool_name,
+        "args": inner.args,
+        "delegatedRunId": inner.run_id,
+        "parentToolName": call.tool_name,
+        "parentArgs": call.args,
+    }
 
 
 def _own_payload(outcome: CallOutcome) -> Any:
@@ -127,6 +143,9 @@ def _resume_schema(segment: RunSegment, call: StepCall, outcome: CallOutcome) ->
     """JSON text of the schema of the answer."""
     if outcome.needs_approval:
         return APPROVAL_SCHEMA_TEXT
+    inner = delegated_call(outcome.suspend_payload or {})
+    if inner is not None:
+        return inner.resume_schema
     tool = segment.setup.tools.get(call.tool_name)
     schema = tool.resume_json_schema() if tool is not None else None
     return encode(schema if schema is not None else {})
@@ -139,6 +158,9 @@ def _announcement(segment: RunSegment, call: StepCall, outcome: CallOutcome) -> 
         kind = "tool-call-suspended"
         payload["suspendPayload"] = _own_payload(outcome)
     payload["args"] = call.args
+    inner = delegated_call(outcome.suspend_payload or {})
+    if inner is not None and outcome.needs_approval:
+        payload |= {"toolName": inner.tool_name, "args": inner.args}
     payload["resumeSchema"] = _resume_schema(segment, call, outcome)
     return segment.chunk(kind, payload)
 
@@ -164,7 +186,13 @@ async def restore_tools(
     for tool_call_id, data in resume.answers.items():
         outcome = parked.outcome_of(tool_call_id)
         assert outcome is not None
-        answers[tool_call_id] = Answer(data=data, outcome=outcome)
+        tool = segment.setup.tools.get(tools.name_of(tool_call_id))
+        is_delegated = delegated_call(outcome.suspend_payload or {}) is not None
+        answers[tool_call_id] = Answer(
+            data=data,
+            outcome=outcome,
+            is_for_delegate=is_delegated and getattr(tool, "delegates", False),
+        )
     return answers
 
 
@@ -227,6 +255,8 @@ def _outcome_of_receipt(receipt: Mapping[str, Any], tool_call_id: str) -> CallOu
         output["error"] = receipt["error"]
     else:
         output["result"] = receipt.get("result")
+        if isinstance(receipt.get("providerMetadata"), Mapping):
+            output["providerMetadata"] = dict(receipt["providerMetadata"])
         if isinstance(decision, Mapping) and decision.get("approved") is True:
             output["approval"] = {"id": tool_call_id, "approved": True}
     return CallOutcome(

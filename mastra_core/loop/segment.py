@@ -23,6 +23,7 @@ from mastra_core.loop.setup import RunSetup
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.message_list import ListedMessage
 from mastra_core.messages.signals import create_signal, echo_chunk
+from mastra_core.processors.state_lanes import RunLanes
 from mastra_core.streaming.objects import PartialObject
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.wire.chunks import Chunk, agent_chunk
@@ -74,6 +75,10 @@ class RunSegment:
         #: Tasks of this agent and thread go on in the background.
         self.has_tasks = False
         self._saving = asyncio.Lock()
+        #: Has the stream begun? Before, only ``process_input`` is at work.
+        self.is_streaming = resume is not None
+        #: Signals that entered before.
+        self.early_signals: list[Signal] = []
         #: The run as the input-step hooks want it for the step that goes on.
         self.step_setup = setup
         #: How often the step that goes on was repeated, and further steps that repeats have
@@ -221,6 +226,40 @@ class RunSegment:
         entered = self.messages.add_signal(signal)
         await self.emit(echo_chunk(entered))
         return entered
+
+    async def send_signal_in_place(self, value: Mapping[str, Any]) -> Signal:
+        """``send_signal`` of a hook that can't rotate: what is being said goes on."""
+        signal = create_signal(value, clock=self.setup.clock, ids=self.setup.ids)
+        entered = self.messages.add_signal(signal)
+        await self.echo(entered)
+        return entered
+
+    async def echo(self, signal: Signal) -> None:
+        """Show that a signal entered the transcript; once the stream has begun."""
+        if self.is_streaming:
+            await self.emit(echo_chunk(signal))
+        else:
+            self.early_signals.append(signal)
+
+    def lanes(self) -> RunLanes:
+        """The state lanes of this run."""
+        return RunLanes(
+            tracker=self.setup.lanes,
+            loader=self.setup.saver,
+            messages=self.messages,
+            transcript=self,
+            clock=self.setup.clock,
+            ids=self.setup.ids,
+        )
+
+    def enter(self, signal: Signal) -> Signal:
+        """End the message in flight and add a signal behind it."""
+        self.rotate()
+        return self.messages.add_signal(signal)
+
+    def withdraw(self, signal: Signal) -> None:
+        """Take a signal out again that nobody has seen."""
+        self.messages.remove(signal.id)
 
     # -- surroundings ---------------------------------------------------------------------
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.contracts.background import RunBackground
+from mastra_core.contracts.completion import IterationState, TaskCheck
+from mastra_core.contracts.delegation import Delegation
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
+from mastra_core.contracts.tool_hooks import PayloadTransform, ToolHooks
+from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.processors.runner import RunProcessors
 from mastra_core.streaming.objects import StructuredOutput
 from mastra_core.wire.messages import Message
@@ -94,6 +98,7 @@ class Callbacks:
 
     on_chunk: Callable[[dict[str, Any]], Awaitable[None] | None] | None = None
     on_step_finish: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
+    on_iteration_complete: Callable[[IterationState], Any] | None = None
     on_finish: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
     on_error: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
     on_abort: Callable[[Mapping[str, Any]], Awaitable[None] | None] | None = None
@@ -120,6 +125,17 @@ class RunSetup:
     stop_when: Sequence[Callable[[Sequence[Mapping[str, Any]]], bool | Awaitable[bool]]] = ()
     require_tool_approval: RequireApproval = False
     tool_call_concurrency: int = 10
+    #: ``called``: only tools that were called decide whether calls run one at a time.
+    tool_call_strategy: Literal["available", "called"] = "available"
+    tool_hooks: ToolHooks = field(default_factory=ToolHooks)
+    #: What of tool payloads others may see, for all tools of the run.
+    payload_transform: PayloadTransform | None = None
+    #: When the run may end.
+    task_check: TaskCheck | None = None
+    #: Store after each step, too.
+    save_per_step: bool = False
+    include_raw_chunks: bool = False
+    actor: Any = None
     request_context: dict[str, Any] = field(default_factory=dict)
     signals: SignalSource = field(default_factory=NoSignals)
     #: Signals that opened the run and stand in its message list already.
@@ -135,9 +151,13 @@ class RunSetup:
     retry_hooks: Collection[str] = RETRY_HOOKS
     #: What its agent has been warned of already.
     warned: set[str] = field(default_factory=set)
+    #: Where the state lanes of threads are tracked; None for an agent without memory.
+    lanes: LaneTracker | None = None
     #: Turns what an input-step hook named into the thing itself.
     find_model: Callable[[Model | str], Model] | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
+    #: Hooks around sub-agents.
+    delegation: Delegation | None = None
     user_turn_first: bool = True
     mastra: Any = None
     #: What the run may hand over; None if nothing.

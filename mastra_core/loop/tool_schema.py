@@ -31,6 +31,9 @@ def offered_tools(
                 if background is not None and background.is_eligible(name)
                 else tool.input_json_schema()
             ),
+            strict=getattr(tool, "strict", None),
+            provider_options=getattr(tool, "provider_options", None),
+            input_examples=getattr(tool, "input_examples", ()),
         )
         for name, tool in tools.items()
         if active_tools is None or name in active_tools

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async, is_being_cancelled
 from mastra_core.contracts.background import BACKGROUND_MEMBER, TaskPlan, background_override
-from mastra_core.contracts.tool import RequireApproval, Tool, ToolContext
+from mastra_core.contracts.tool import DelegatedCall, RequireApproval, Tool, ToolContext
 from mastra_core.errors import (
     ForbiddenError,
     MastraError,
@@ -24,8 +24,10 @@ from mastra_core.errors import (
     TripwireError,
     wire_from_error,
 )
+from mastra_core.loop.delegating import delegated_call, delegated_record
 from mastra_core.loop.model_step import StepCall
 from mastra_core.loop.setup import RunSetup
+from mastra_core.loop.tool_body import run_body
 from mastra_core.loop.tool_writer import RunToolWriter
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.task_results import apply_start, placeholder
@@ -80,6 +82,8 @@ class Answer:
     data: Any
     #: The earlier payload of the parked call.
     outcome: CallOutcome
+    #: The call waits for one of another run; its tool passes the answer on.
+    is_for_delegate: bool = False
 
 
 class ToolStep:
@@ -108,6 +112,8 @@ class ToolStep:
         self._transcript = transcript
         self.calls = [call for call in calls if not call.provider_executed]
         self.outcomes: list[CallOutcome | None] = [None] * len(self.calls)
+        #: A tool wants the run to end with this step.
+        self.is_final = False
         #: Calls without an implementation here; they stay open.
         self.open_client_calls = 0
         self._announced: set[str] = set()
@@ -119,10 +125,14 @@ class ToolStep:
         return name in self._setup.tools and (active is None or name in active)
 
     def concurrency(self) -> int:
-        """1 when any active tool can park the run, else the configured limit."""
+        """1 when a tool can park the run, any or one that was called; else the limit."""
         if self._setup.require_tool_approval is not False:
             return 1
+        called = {call.tool_name for call in self.calls}
+        only_called = self._setup.tool_call_strategy == "called"
         for name, tool in self._setup.tools.items():
+            if only_called and name not in called:
+                continue
             if self._is_available(name) and (
                 tool.require_approval is not False or tool.can_suspend
             ):
@@ -205,7 +215,7 @@ class ToolStep:
         if tool.execute is None:
             self.open_client_calls += 1
             return
-        if answer is not None and answer.outcome.needs_approval:
+        if answer is not None and answer.outcome.needs_approval and not answer.is_for_delegate:
             await self._run_decided(index, tool, answer, started)
             return
         await self._run_body(index, tool, answer, started)
@@ -250,6 +260,8 @@ class ToolStep:
             own_args, override = _without_override(call.args, tool)
             # A copy: what a tool does to its arguments must not change what is stored.
             args = tool.parse_input(sanitize_copy(own_args))
+            if (check_context := getattr(tool, "check_context", None)) is not None:
+                check_context(self._setup.request_context)
         except ToolInputError as exc:
             self._settle(index, started, {"result": _invalid_input(exc)})
             return
@@ -271,12 +283,15 @@ class ToolStep:
                 self._settle(index, started, handed_over)
                 return
         try:
-            value = await tool.execute(args, context)
+            value = await run_body(
+                tool, call, args, context, self._setup.tool_hooks, has_parked=parked.__len__
+            )
             # What can't be stored is a fault of the tool, not the end of the turn; and what
             # the tool does to its answer later changes nothing any more.
             output: dict[str, Any] = {"result": sanitize_copy(value)}
             if not parked:
                 output = await self._processed(call, output)
+                output |= await _shown_to_model(tool, output["result"])
         except ToolInputError as exc:
             output = {"result": _invalid_input(exc)}
         except (ForbiddenError, TripwireError):
@@ -368,16 +383,27 @@ class ToolStep:
         *,
         is_approved: bool,
     ) -> ToolContext:
-        async def suspend(payload: Any = None, *, resume_label: str | None = None) -> None:
+        async def suspend(
+            payload: Any = None,
+            *,
+            resume_label: str | None = None,
+            delegated: DelegatedCall | None = None,
+        ) -> None:
             own = sanitize_copy(payload)
+            if (check := getattr(tool, "check_suspend", None)) is not None and delegated is None:
+                check(own)
             record: dict[str, Any] = {"toolCallSuspended": own, **_named(call)}
             if resume_label is not None:
                 record["resumeLabel"] = resume_label
+            if delegated is not None:
+                record = delegated_record(record, call.tool_call_id, delegated)
             parked.append(record)
 
         setup = self._setup
         data = answer.data if answer is not None else None
-        if is_approved and isinstance(data, Mapping):
+        if answer is not None and answer.is_for_delegate:
+            pass  # The schema of the other run's tool decides about it.
+        elif is_approved and isinstance(data, Mapping):
             # The tool sees resume data only if it holds more than the decision.
             data = dict(data) if set(data) - {"approved"} else None
         elif answer is not None:
@@ -397,12 +423,21 @@ class ToolStep:
             resume_data=data,
             is_resumed=answer is not None and not is_approved,
             suspend_payload=(earlier or {}).get("toolCallSuspended"),
+            delegated=delegated_call(earlier or {}),
             idempotency_key=f"{setup.run_id}:{call.tool_call_id}",
             request_context=setup.request_context,
             load_messages=self._transcript,
             abort=self._abort,
             mastra=setup.mastra,
+            delegation=setup.delegation,
+            require_tool_approval=setup.require_tool_approval,
+            end_run=self._end_run,
+            actor=setup.actor,
+            flush_messages=self._save,
         )
+
+    def _end_run(self) -> None:
+        self.is_final = True
 
     async def _receipt(
         self, call: StepCall, answer: Answer | None, facts: Mapping[str, Any]
@@ -466,7 +501,16 @@ class ToolStep:
         for call, outcome in zip(self.calls, self.outcomes, strict=True):
             if outcome is None or outcome.is_parked or _is_handed_over(outcome):
                 continue
-            self._writer.settle_call(call.tool_call_id, **_invocation_members(outcome))
+            self._writer.settle_call(
+                call.tool_call_id,
+                part_metadata=outcome.output.get("providerMetadata"),
+                **_invocation_members(outcome),
+            )
+
+    def name_of(self, tool_call_id: str) -> str:
+        """The tool of a call; empty if it is none of this step."""
+        found = [c.tool_name for c in self.calls if c.tool_call_id == tool_call_id]
+        return found[-1] if found else ""
 
     @property
     def parked(self) -> list[tuple[StepCall, CallOutcome]]:
@@ -495,6 +539,20 @@ def _without_override(args: Any, tool: Tool) -> tuple[Any, Mapping[str, Any] | N
 
 def _properties(tool: Tool) -> Mapping[str, Any]:
     return tool.input_json_schema().get("properties") or {}
+
+
+async def _shown_to_model(tool: Tool, result: Any) -> dict[str, Any]:
+    """What the model reads in place of the result, if the tool says so (streaming.md 6.1)."""
+    convert = getattr(tool, "to_model_output", None)
+    if convert is None:
+        return {}
+    try:
+        shown = sanitize_copy(await call_maybe_async(convert, result))
+    except Exception:
+        # The call has been made; its result is what there is.
+        logger.exception("to_model_output failed", extra={"tool": tool.id})
+        return {}
+    return {"providerMetadata": {"mastra": {"modelOutput": shown}}}
 
 
 def _named(call: StepCall) -> dict[str, Any]:

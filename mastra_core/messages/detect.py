@@ -12,6 +12,7 @@ from typing import Any
 
 from mastra_core.base.jsonjs import decode, sanitize_copy
 from mastra_core.errors import RunArgumentError, WireDecodeError, shown
+from mastra_core.messages.ui import is_ui_part, own_metadata, part_from_ui, stored_metadata
 from mastra_core.wire.messages import Message
 
 __all__ = ("FORMAT", "MessageInput", "messages_from_input")
@@ -54,11 +55,11 @@ def _message(value: object) -> dict[str, Any]:
         raise _wrong_message(
             f"Unknown message role {shown(role)}. Expected one of {', '.join(_ROLES)}."
         )
-    content = value.get("content")
+    content, metadata = value.get("content"), value.get("metadata")
     if isinstance(content, Mapping) and content.get("format") == FORMAT:
         message = {"role": role, "content": _own_content(content)}
     elif isinstance(value.get("parts"), Sequence) and not isinstance(value.get("parts"), str):
-        message = _stored(role, [_part(part) for part in value["parts"]])
+        message, metadata = _from_ui(role, value), None
     elif isinstance(content, str):
         message = _stored(role, [{"type": "text", "text": content}])
     elif isinstance(content, Sequence):
@@ -70,9 +71,22 @@ def _message(value: object) -> dict[str, Any]:
     for name in ("id", "type"):
         if isinstance(value.get(name), str):
             message[name] = value[name]
-    if isinstance(value.get("metadata"), Mapping):
-        message["content"].setdefault("metadata", sanitize_copy(value["metadata"]))
+    if isinstance(metadata, Mapping):
+        message["content"].setdefault("metadata", sanitize_copy(metadata))
     return message
+
+
+def _from_ui(role: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """A UI message; what only its page needs is left out (streaming.md 12.2)."""
+    message = _stored(role, [_with_own_time(_part(part)) for part in value["parts"]])
+    metadata = value.get("metadata")
+    if isinstance(metadata, Mapping):
+        message["content"] |= sanitize_copy(stored_metadata(metadata))
+    return message
+
+
+def _with_own_time(part: dict[str, Any]) -> dict[str, Any]:
+    return part | own_metadata(part.pop("providerMetadata", None))
 
 
 def _own_content(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,6 +136,8 @@ def _part(part: object) -> dict[str, Any]:
 
 def _converted(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = part["type"]
+    if is_ui_part(part):
+        return part_from_ui(part)
     options = part.get("providerOptions", part.get("providerMetadata"))
     extra = {"providerMetadata": sanitize_copy(options)} if options is not None else {}
     if kind == "text":

@@ -212,7 +212,10 @@ class ResponseWriter:
         assert part is not None
         part["toolInvocation"] = {**part["toolInvocation"], **members}
         if part_metadata is not None:
-            part["providerMetadata"] = {**(part.get("providerMetadata") or {}), **part_metadata}
+            known = part.get("providerMetadata") or {}
+            part["providerMetadata"] = {**known, **part_metadata}
+            if "mastra" in known and "mastra" in part_metadata:
+                part["providerMetadata"]["mastra"] = {**known["mastra"], **part_metadata["mastra"]}
         part.pop("createdAt", None)
         holder.saved = False
 

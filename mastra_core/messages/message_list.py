@@ -126,6 +126,9 @@ class MessageList:
             if given.get("role") == "system":
                 self.system_messages.append({"role": "system", "content": _text_of(given)})
                 continue
+            if self._is_remembered(given):
+                self._answer_open_calls(given)
+                continue
             if self._merge_tool_outcomes(given):
                 continue
             created_at = self.next_time()
@@ -146,6 +149,24 @@ class MessageList:
             self.messages.append(entry)
             added.append(entry)
         return added
+
+    def _is_remembered(self, given: Mapping[str, Any]) -> bool:
+        """Has memory this very message? Then that one counts (streaming.md 10.3)."""
+        known = self.find(str(given["id"])) if given.get("id") else None
+        return known is not None and known.source == "memory"
+
+    def _answer_open_calls(self, given: Mapping[str, Any]) -> None:
+        """Of what a page shows of a remembered message only outcomes of open calls are news."""
+        for part in given["content"].get("parts", ()):
+            invocation = part.get("toolInvocation") or {}
+            if invocation.get("state") not in ("result", "output-error"):
+                continue
+            holder = self.find_call(invocation["toolCallId"])
+            if holder is None or _waits_for_somebody(holder, invocation["toolCallId"]):
+                continue
+            held = holder.find_call(invocation["toolCallId"])
+            if held is not None and held["toolInvocation"].get("state") == "call":
+                self._merge_tool_outcomes({"content": {"parts": [part]}})
 
     def _merge_tool_outcomes(self, given: Mapping[str, Any]) -> bool:
         """Fill results of client tools into the open calls that wait for them."""
@@ -466,4 +487,13 @@ def _text_of(given: Mapping[str, Any]) -> str:
         str(part.get("text", ""))
         for part in given["content"].get("parts", ())
         if part.get("type") == "text"
+    )
+
+
+def _waits_for_somebody(message: ListedMessage, tool_call_id: str) -> bool:
+    """Is it a call that runs here, once it is approved or answered?"""
+    metadata = message.content.get("metadata") or {}
+    return any(
+        tool_call_id in (metadata.get(member) or ())
+        for member in ("pendingToolApprovals", "suspendedTools")
     )

@@ -9,7 +9,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.messages.message_list import ListedMessage, MessageList, message_of
 from mastra_core.messages.signals import prompt_parts, signal_from_message
 
-__all__ = ("prompt_from_messages",)
+__all__ = ("model_messages", "prompt_from_messages")
 
 #: What stands before a history that begins with an assistant turn (decisions.md 28).
 _PLACEHOLDER_TURN = {"role": "user", "content": [{"type": "text", "text": "."}]}
@@ -46,6 +46,16 @@ def prompt_from_messages(
     if user_turn_first and turns and turns[0]["role"] != "user":
         turns.insert(0, dict(_PLACEHOLDER_TURN))
     return [*_system(messages), *turns]
+
+
+def model_messages(messages: Iterable[ListedMessage]) -> list[dict[str, Any]]:
+    """The turns of answers: what was said and called, and the results."""
+    return [
+        turn
+        for message in messages
+        if message.role == "assistant"
+        for turn in _assistant_turns(message)
+    ]
 
 
 def _system(messages: MessageList) -> list[dict[str, Any]]:

@@ -11,14 +11,22 @@ from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import TripwireError
 from mastra_core.messages.message_list import ListedMessage, MessageList, MessageSource
+from mastra_core.wire.signals import Signal
 
-__all__ = ("ProcessorArgs", "StepPatch")
+__all__ = ("ContextWindow", "ProcessorArgs", "StepPatch")
 
 #: Messages that a hook is shown; a hook that isn't named here sees all.
 _SHOWN: Final[Mapping[str, tuple[MessageSource, ...]]] = {
     "process_input": ("input",),
     "process_output_result": ("response",),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextWindow:
+    """What of a lane stands in the messages that the model is shown."""
+
+    has_snapshot: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,9 +59,14 @@ class ProcessorArgs:
     rotate_response_message_id: Callable[[], str] | None = None
     #: Streams a chunk of one's own, such as ``{"type": "data-note", "data": …}``.
     write: Callable[[dict[str, Any]], Awaitable[None]] | None = None
-    #: Puts a signal into the transcript now (``process_input_step``, ``process_api_error``;
-    #: signals.md 14).
+    #: Puts a signal into the transcript now (signals.md 14); in ``process_input_step`` and
+    #: ``process_api_error`` it ends the message that collects the answer. For hooks that judge
+    #: single chunks, requests and tool results it is None.
     send_signal: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
+    #: Tells a state lane what is the case, by default the processor's own
+    #: (``process_input_step``, ``compute_state_signal``; signals.md 13): the signal that it
+    #: became, or an object whose ``skipped`` is True if all of it was known.
+    send_state_signal: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
     # -- before a step: process_input_step ------------------------------------------------
     #: Who will be asked; also in ``process_llm_request`` and ``process_llm_response``.
     model: Model | None = None
@@ -62,6 +75,18 @@ class ProcessorArgs:
     active_tools: Sequence[str] | None = None
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     provider_options: Mapping[str, Any] = field(default_factory=dict)
+    #: What the run is to end with; None for text.
+    structured_output: Any = None
+    # -- a state lane: compute_state_signal (signals.md 13.5) -------------------------------
+    #: State signals of the lane that the thread knows, the oldest first.
+    active_state_signals: Sequence[Signal] = ()
+    #: What the model is shown anyway.
+    context_window: ContextWindow | None = None
+    last_snapshot: Signal | None = None
+    #: Those after the last snapshot; all of them if there is none.
+    deltas_since_snapshot: Sequence[Signal] = ()
+    #: What the thread's row says about the lane, under wire names.
+    tracking: Mapping[str, Any] | None = None
     # -- around a request: process_llm_request, process_llm_response -----------------------
     #: ``[{role, content}]`` as the model gets it.
     prompt: Sequence[Mapping[str, Any]] = ()
@@ -82,6 +107,7 @@ class ProcessorArgs:
     #: ``[{toolName, toolCallId, args}]``.
     tool_calls: Sequence[Mapping[str, Any]] = ()
     text: str = ""
+    #: Tokens of the answer; also in ``process_llm_response``.
     usage: Mapping[str, Any] = field(default_factory=dict)
     # -- a tool has answered: process_tool_result ------------------------------------------
     tool_call_id: str | None = None

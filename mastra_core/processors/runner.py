@@ -14,15 +14,15 @@ from mastra_core.base.tasks import call_maybe_async
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.processor import HOOKS, Processor
 from mastra_core.errors import (
-    CapabilityNotSupportedError,
     DuplicateProcessorError,
+    InvalidSignalError,
     ProcessorError,
     ProcessorTimeoutError,
     RunArgumentError,
     TripwireError,
 )
 from mastra_core.messages.message_list import MessageList, MessageSource
-from mastra_core.processors.arguments import ProcessorArgs, StepPatch
+from mastra_core.processors.arguments import ContextWindow, ProcessorArgs, StepPatch
 from mastra_core.processors.returned import (
     apply_messages,
     apply_returned,
@@ -30,10 +30,10 @@ from mastra_core.processors.returned import (
     check_own_list,
     replace_system_messages,
 )
+from mastra_core.processors.state_lanes import RunLanes
 from mastra_core.wire.chunks import Chunk
 
 __all__ = (
-    "RUNNABLE_HOOKS",
     "LlmAnswer",
     "ProcessorRunner",
     "ProcessorWatch",
@@ -42,8 +42,6 @@ __all__ = (
 
 logger = logging.getLogger(__name__)
 
-#: Hooks that this version calls; a processor with another one is refused at construction.
-RUNNABLE_HOOKS: Final = tuple(hook for hook in HOOKS if hook != "compute_state_signal")
 #: How many chunks may follow one chunk because processors pushed them.
 _MAX_PUSHED: Final = 1000
 
@@ -99,7 +97,6 @@ class ProcessorRunner:
 
     Raises:
         DuplicateProcessorError: Two of one list have one id.
-        CapabilityNotSupportedError: One has a hook that isn't called.
     """
 
     def __init__(
@@ -163,13 +160,6 @@ def _check(processors: Sequence[Processor]) -> None:
         if processor.id in seen:
             raise DuplicateProcessorError(processor_id=processor.id)
         seen.add(processor.id)
-        for hook in HOOKS:
-            if hook not in RUNNABLE_HOOKS and callable(getattr(processor, hook, None)):
-                raise CapabilityNotSupportedError(
-                    f"Processor {processor.id!r} implements {hook}, "
-                    "which this version of mastra-core doesn't call.",
-                    details={"processor": processor.id, "hook": hook},
-                )
 
 
 def _having(hook: str, processors: Sequence[Processor]) -> tuple[Processor, ...]:
@@ -200,12 +190,22 @@ class RunProcessors:
             **{hook: _having(hook, after) for hook in HOOKS[5:9]},
             "process_api_error": _having("process_api_error", (*before, *after, *errors)),
         }
+        self._steppers = tuple(
+            p
+            for p in before
+            if p in self._hooks["process_input_step"] or p in self._hooks["compute_state_signal"]
+        )
         self.has_error_processors = bool(errors)
         self._streamers = tuple(
             (processor, bool(getattr(processor, "process_data_parts", False)))
             for processor in self._hooks["process_output_stream"]
         )
         self.has_stream_hooks = bool(self._streamers)
+
+    @property
+    def has_input_step(self) -> bool:
+        """Whether any processor wants to be called before a request."""
+        return bool(self._steppers)
 
     def has(self, hook: str) -> bool:
         """Whether any processor wants to be called for it."""
@@ -301,39 +301,87 @@ class RunProcessors:
         patch: StepPatch,
         *,
         resolve: Callable[[StepPatch], StepPatch],
+        lanes: RunLanes | None = None,
         **members: Any,
     ) -> StepPatch:
         """
-        Hook 2, before each prompt.
+        Hook 2, before each prompt, and behind it what the same processor says about its lane.
 
         Args:
             patch: The step as the run has it; every member is set.
             resolve: Turns names into the things that they name, as soon as a hook gave them.
+            lanes: The state lanes of the run; None offers none.
             members: Further members of the arguments.
 
         Returns:
             The step after all processors; each saw what the former had changed.
         """
-        for processor in self._hooks["process_input_step"]:
-            returned = await self._call(
-                processor,
-                "process_input_step",
-                model=patch.model,
-                tools=patch.tools,
-                tool_choice=patch.tool_choice,
-                active_tools=patch.active_tools,
-                model_settings=patch.model_settings or {},
-                provider_options=patch.provider_options or {},
-                **members,
-            )
-            if isinstance(returned, Mapping):
-                returned = _patch_of(processor, returned)
-            if isinstance(returned, StepPatch):
-                self._apply_step(processor, returned)
-                patch = resolve(_overlay(patch, returned))
-            else:
-                self._apply(processor, "process_input_step", returned, "context")
+        for processor in self._steppers:
+            sender = lanes.sender(processor) if lanes is not None else None
+            if processor in self._hooks["process_input_step"]:
+                returned = await self._call(
+                    processor,
+                    "process_input_step",
+                    model=patch.model,
+                    tools=patch.tools,
+                    tool_choice=patch.tool_choice,
+                    active_tools=patch.active_tools,
+                    model_settings=patch.model_settings or {},
+                    provider_options=patch.provider_options or {},
+                    send_state_signal=sender,
+                    **members,
+                )
+                patch = self._stepped(processor, patch, returned, resolve)
+            if lanes is not None and processor in self._hooks["compute_state_signal"]:
+                await self._compute_state(processor, lanes, members)
         return patch
+
+    def _stepped(
+        self,
+        processor: Processor,
+        patch: StepPatch,
+        returned: object,
+        resolve: Callable[[StepPatch], StepPatch],
+    ) -> StepPatch:
+        if isinstance(returned, Mapping):
+            returned = _patch_of(processor, returned)
+        if isinstance(returned, StepPatch):
+            self._apply_step(processor, returned)
+            return resolve(_overlay(patch, returned))
+        self._apply(processor, "process_input_step", returned, "context")
+        return patch
+
+    async def _compute_state(
+        self, processor: Processor, lanes: RunLanes, members: Mapping[str, Any]
+    ) -> None:
+        """Hook 3: what is the case on the lane of this processor; None says: nothing new."""
+        view = await lanes.view(processor)
+        if view is None:
+            return
+        history = view.history
+        returned = await self._call(
+            processor,
+            "compute_state_signal",
+            active_state_signals=history.active,
+            context_window=ContextWindow(has_snapshot=history.has_snapshot),
+            last_snapshot=history.last_snapshot,
+            deltas_since_snapshot=history.deltas,
+            tracking=view.tracking,
+            send_state_signal=lanes.sender(processor),
+            **{name: value for name, value in members.items() if name != "send_signal"},
+        )
+        if returned is None:
+            return
+        if not isinstance(returned, Mapping):
+            raise ProcessorError(
+                processor_id=processor.id,
+                phase="compute_state_signal",
+                reason="it must return None or {cache_key, contents, …}",
+            )
+        try:
+            await lanes.apply(processor, returned)
+        except InvalidSignalError as exc:
+            raise _failure(processor, "compute_state_signal", exc) from exc
 
     def _apply_step(self, processor: Processor, patch: StepPatch) -> None:
         phase = "process_input_step"

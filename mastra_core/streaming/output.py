@@ -13,6 +13,7 @@ from mastra_core.messages.message_list import MessageList
 from mastra_core.messages.signals import is_hidden
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.streaming.settle import RunRecord
+from mastra_core.streaming.transcript import Transcript, step_content
 
 __all__ = (
     "FullOutput",
@@ -111,6 +112,10 @@ class ModelOutput:
     def emit(self, chunk: dict[str, Any]) -> None:
         """Take a chunk of the run: count it, keep it, wake the readers."""
         self.record.add(chunk)
+        if chunk.get("type") == "step-finish":
+            self.record.step_messages[-1] = [
+                message.id for message in self.message_list.of_source("response")
+            ]
         self.buffer.append(chunk)
 
     def settle(
@@ -154,6 +159,10 @@ class ModelOutput:
             self._outer.abandon()
         else:
             self.abort_run()
+
+    def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        """``async for chunk in output``: the same as :attr:`full_stream`."""
+        return self.full_stream
 
     @property
     def full_stream(self) -> AsyncIterator[dict[str, Any]]:
@@ -219,6 +228,14 @@ class ModelOutput:
         return self._property(lambda: self.record.text(is_suspended=self.status == "suspended"))
 
     @property
+    def reasoning(self) -> Settled[list[dict[str, Any]]]:
+        """The model's reasoning, part by part."""
+        return self._property(self._reasoning_parts)
+
+    def _reasoning_parts(self) -> list[dict[str, Any]]:
+        return [dict(part) for step in self.record.steps for part in step.get("reasoning") or ()]
+
+    @property
     def reasoning_text(self) -> Settled[str]:
         """The model's reasoning, joined."""
         return self._property(lambda: self.record.reasoning_text)
@@ -226,7 +243,17 @@ class ModelOutput:
     @property
     def steps(self) -> Settled[list[dict[str, Any]]]:
         """Results of the steps that were made."""
-        return self._property(lambda: list(self.record.steps))
+        return self._property(self.full_steps)
+
+    def full_steps(self) -> list[dict[str, Any]]:
+        """The steps so far, with their messages in all forms."""
+        record = self.record
+        return Transcript(self.message_list).steps(record.steps, record.step_messages)
+
+    def last_step(self) -> dict[str, Any]:
+        """The step that was made last, as :meth:`full_steps` has it."""
+        record = self.record
+        return Transcript(self.message_list).step(record.steps[-1], record.step_messages[-1])
 
     @property
     def tool_calls(self) -> Settled[list[dict[str, Any]]]:
@@ -264,9 +291,31 @@ class ModelOutput:
         return self._property(lambda: list(self.record.warnings))
 
     @property
+    def request(self) -> Settled[dict[str, Any]]:
+        """What the provider was sent in the last step, as far as it said so."""
+        return self._property(lambda: dict(self.record.request))
+
+    @property
+    def provider_metadata(self) -> Settled[dict[str, Any] | None]:
+        """What the provider said beside the answer of the last step."""
+        return self._property(lambda: self.record.provider_metadata)
+
+    @property
+    def content(self) -> Settled[list[dict[str, Any]]]:
+        """The parts of the last step."""
+        return self._property(
+            lambda: step_content(self.record.steps[-1]) if self.record.steps else []
+        )
+
+    @property
     def response(self) -> Settled[dict[str, Any]]:
-        """Identity of the last response."""
-        return self._property(lambda: dict(self.record.response))
+        """Identity of the last response, and the messages of the run in all forms."""
+        return self._property(self._full_response)
+
+    def _full_response(self, transcript: Transcript | None = None) -> dict[str, Any]:
+        ids = [message.id for message in self.message_list.of_source("response")]
+        made = transcript or Transcript(self.message_list)
+        return made.response(self.record.response, ids)
 
     @property
     def object(self) -> Settled[Any]:
@@ -358,21 +407,22 @@ class ModelOutput:
         record = self.record
         messages = self.message_list
         is_suspended = self.status == "suspended"
+        transcript = Transcript(messages)
         return {
             "text": record.all_text,
             "usage": dict(record.usage),
-            "steps": list(record.steps),
+            "steps": transcript.steps(record.steps, record.step_messages),
             "finishReason": self._finish_reason,
             "warnings": list(record.warnings),
             "providerMetadata": record.provider_metadata,
             "request": record.request,
-            "reasoning": [part for step in record.steps for part in step["reasoning"]],
+            "reasoning": self._reasoning_parts(),
             "reasoningText": record.reasoning_text,
             "toolCalls": list(record.tool_calls),
             "toolResults": list(record.tool_results),
             "sources": list(record.sources),
             "files": list(record.files),
-            "response": dict(record.response),
+            "response": self._full_response(transcript),
             "totalUsage": record.total_usage,
             "object": self.parsed,
             "usedFallbackValue": self.used_fallback,

@@ -14,6 +14,8 @@ from mastra_core.wire.chunks import Chunk
 
 __all__ = ("RunRecord", "add_usage")
 
+#: Of a stored step: the ids of its messages, which stand in the message list.
+_MESSAGE_IDS = "__responseMessageIds"
 _COUNTS = (
     "inputTokens",
     "outputTokens",
@@ -40,6 +42,8 @@ class RunRecord:
 
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
+        #: Per step the messages that the run had answered by then; None if the step says it.
+        self.step_messages: list[list[str] | None] = []
         self.usage: dict[str, Any] = {}
         self.tool_calls: list[Chunk] = []
         self.tool_results: list[Chunk] = []
@@ -62,6 +66,8 @@ class RunRecord:
         #: Where the step that is running starts in the lists above.
         self._call_mark = 0
         self._result_mark = 0
+        self._source_mark = 0
+        self._file_mark = 0
 
     # -- feeding --------------------------------------------------------------------------
 
@@ -113,8 +119,8 @@ class RunRecord:
             "reasoning": [{"type": "reasoning", "text": "".join(self._reasoning)}]
             if self._reasoning
             else [],
-            "sources": [],
-            "files": [],
+            "sources": self.sources[self._source_mark :],
+            "files": self.files[self._file_mark :],
             "toolCalls": calls,
             "toolResults": results,
             "finishReason": result.get("reason"),
@@ -130,6 +136,8 @@ class RunRecord:
         }
         if self._reasoning:
             step["reasoningText"] = "".join(self._reasoning)
+        if "rawReason" in result:
+            step["rawFinishReason"] = result["rawReason"]
         if metadata.get("providerMetadata") is not None:
             step["providerMetadata"] = metadata["providerMetadata"]
         if "retryReason" in result:
@@ -140,6 +148,7 @@ class RunRecord:
                 "processorId": result.get("retryProcessorId"),
             }
         self.steps.append(step)
+        self.step_messages.append([])
         self.usage = add_usage(self.usage, usage)
         self.response = step["response"]
         self.provider_metadata = metadata.get("providerMetadata")
@@ -152,6 +161,8 @@ class RunRecord:
         self._reasoning.clear()
         self._call_mark = len(self.tool_calls)
         self._result_mark = len(self.tool_results)
+        self._source_mark = len(self.sources)
+        self._file_mark = len(self.files)
 
     def discard_step(self) -> None:
         """Forget the running step: its attempt was rejected."""
@@ -159,6 +170,8 @@ class RunRecord:
         self._reasoning.clear()
         del self.tool_calls[self._call_mark :]
         del self.tool_results[self._result_mark :]
+        del self.sources[self._source_mark :]
+        del self.files[self._file_mark :]
 
     def forget_text(self) -> None:
         """The answer was rejected as a whole; the steps still say what was rejected."""
@@ -213,14 +226,14 @@ class RunRecord:
         """The ``__streamState`` of a suspended run (streaming.md 5.6)."""
         state = {
             "status": "suspended",
-            "bufferedSteps": self.steps,
+            "bufferedSteps": self._compact_steps(),
             "bufferedReasoningDetails": {},
             "bufferedByStepReasoningDetails": {},
             "bufferedByStep": {
                 "text": self.step_text,
                 "reasoning": [],
-                "sources": [],
-                "files": [],
+                "sources": self.sources[self._source_mark :],
+                "files": self.files[self._file_mark :],
                 "toolCalls": self.step_calls,
                 "toolResults": self.tool_results[self._result_mark :],
                 "dynamicToolCalls": [],
@@ -254,16 +267,22 @@ class RunRecord:
         assert isinstance(copied, dict)
         return copied
 
+    def _compact_steps(self) -> list[dict[str, Any]]:
+        """The steps with the ids of their messages (streaming.md 5.6, rule 1)."""
+        return [
+            step if ids is None else {**step, "response": {**step["response"], _MESSAGE_IDS: ids}}
+            for step, ids in zip(self.steps, self.step_messages, strict=True)
+        ]
+
     @classmethod
     def deserialize(cls, state: Mapping[str, Any]) -> RunRecord:
         """Read what :meth:`serialize`, or a Node process, wrote."""
         record = cls()
         requests = state.get("bufferedStepRequests") or []
-        messages = {
-            row.get("id"): row for row in (state.get("messageList") or {}).get("messages") or ()
-        }
         for stored in state.get("bufferedSteps") or ():
-            record.steps.append(_expand_step(dict(stored), requests, messages))
+            step, ids = _expand_step(dict(stored), requests)
+            record.steps.append(step)
+            record.step_messages.append(ids)
         record.usage = dict(state.get("usageCount") or {})
         record.tool_calls = list(state.get("toolCalls") or ())
         record.tool_results = list(state.get("toolResults") or ())
@@ -277,21 +296,23 @@ class RunRecord:
         record._result_mark = len(record.tool_results) - len(current.get("toolResults") or ())
         record._call_mark = max(record._call_mark, 0)
         record._result_mark = max(record._result_mark, 0)
+        record._source_mark = len(record.sources) - len(current.get("sources") or ())
+        record._file_mark = len(record.files) - len(current.get("files") or ())
         return record
 
 
 def _expand_step(
-    step: dict[str, Any], requests: list[Any], messages: Mapping[Any, Any]
-) -> dict[str, Any]:
-    """Undo the compaction of streaming.md 5.6 rules 1 and 2."""
+    step: dict[str, Any], requests: list[Any]
+) -> tuple[dict[str, Any], list[str] | None]:
+    """Undo the compaction of streaming.md 5.6: the step, and the ids of its messages."""
     request = step.get("request")
     if isinstance(request, Mapping) and "__requestRef" in request:
         position = request["__requestRef"]
-        step["request"] = requests[position] if position < len(requests) else {}
+        known = isinstance(position, int) and 0 <= position < len(requests)
+        step["request"] = requests[position] if known else {}
     response = step.get("response")
-    if isinstance(response, Mapping) and "__responseMessageIds" in response:
-        ids = response["__responseMessageIds"]
-        expanded = {k: v for k, v in response.items() if k != "__responseMessageIds"}
-        expanded["dbMessages"] = [messages[i] for i in ids if i in messages]
-        step["response"] = expanded
-    return step
+    if not isinstance(response, Mapping) or _MESSAGE_IDS not in response:
+        return step, None
+    ids = [str(message_id) for message_id in response[_MESSAGE_IDS] or ()]
+    step["response"] = {k: v for k, v in response.items() if k != _MESSAGE_IDS}
+    return step, ids

@@ -43,6 +43,7 @@ from mastra_core.threads.record import (
     ThreadRecord,
 )
 from mastra_core.threads.routing import Route, decide_route
+from mastra_core.threads.state_signals import StateSender
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.threads.thread_key import thread_key
 from mastra_core.wire.signals import Signal
@@ -133,6 +134,8 @@ class ThreadRuntime:
         self._at_work: dict[str, tuple[ModelOutput, Interrupt]] = {}
         #: The run that ended last on a thread, while its follow-up is chosen.
         self._last_runs: dict[str, ActiveRun] = {}
+        #: States of lanes that are sent from outside.
+        self.states = StateSender(clock=clock, ids=ids)
         self.tasks = TaskSupervisor("threads")
         #: What only waits for its time.
         self._timers = TaskSupervisor("thread timers")
@@ -224,6 +227,22 @@ class ThreadRuntime:
             self.drop_if_forgettable(record)
             return SendSignalResult(signal=signal, accepted=_quiet(earlier))
         return self._route_once(record, agent, signal, target)
+
+    def send_created(
+        self, agent: ThreadAgent, signal: Signal, target: SignalTarget
+    ) -> SendSignalResult:
+        """Route a signal whose id was given here just now, so nobody can have sent it before."""
+        self._check_open()
+        accepted = signal.replace(accepted_at=self._clock.now())
+        return self._route(self._target_record(target), agent, accepted, target)
+
+    def would_take(self, agent: ThreadAgent, target: SignalTarget) -> bool:
+        """Would a signal find a way into this thread, as things stand?"""
+        self._check_open()
+        record = self._expire_parked(self._target_record(target))
+        route = decide_route(record, agent_id=agent.id, target=target, is_transient=False)
+        self._drop_if_forgettable(record)
+        return route.kind not in ("blocked", "discard")
 
     def _check_open(self) -> None:
         if self.tasks.is_closed:

@@ -509,7 +509,7 @@ def _own_output(output: Mapping[str, Any]) -> dict[str, Any]:
     """What is said of the end of a call, without what is said of the call."""
     known = {"toolCallId", "toolName", "args", "providerMetadata"}
     mastra = (output.get("providerMetadata") or {}).get("mastra") or {}
-    if "backgroundTask" in mastra:
-        # The call became a task (streaming.md 8.6): its message is no more the run's to write.
+    if not {"backgroundTask", "modelOutput"}.isdisjoint(mastra):
+        # What is said of the result, not of the call.
         known.discard("providerMetadata")
     return {name: member for name, member in output.items() if name not in known}

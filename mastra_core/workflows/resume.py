@@ -25,6 +25,7 @@ from mastra_core.errors import (
 from mastra_core.rules.suspended import owner_id, resource_of
 from mastra_core.wire.snapshots import OUTER_WORKFLOW
 from mastra_core.workflows.agent_snapshot import (
+    CallOutcome,
     ParkedRun,
     check_version,
     parked_from_documents,
@@ -87,7 +88,7 @@ async def claim_parked_run(
     clock: Clock,
     ids: Ids,
     owner: str,
-    validate: Callable[[str, Any], None],
+    validate: Callable[[str, CallOutcome, Any], None],
     is_idempotent: Callable[[str], bool],
 ) -> ClaimedRun:
     """
@@ -99,7 +100,7 @@ async def claim_parked_run(
         clock: Measures the waits.
         ids: Makes the claim's id.
         owner: Who claims, for messages to others.
-        validate: Checks data for a tool of this name; raises ``SchemaError``.
+        validate: Checks data for a parked call of this tool; raises ``SchemaError``.
         is_idempotent: May a call of this tool be repeated?
 
     Raises:
@@ -280,7 +281,7 @@ async def _wait_for_others(
 def _answers(
     parked: ParkedRun,
     request: ResumeRequest,
-    validate: Callable[[str, Any], None],
+    validate: Callable[[str, CallOutcome, Any], None],
     is_idempotent: Callable[[str], bool],
 ) -> dict[str, Any]:
     """Which calls get the answer; everything that speaks against it is raised here."""
@@ -292,7 +293,7 @@ def _answers(
         _check_kind(request, tool_call_id, needs_approval=outcome.needs_approval)
         name = names.get(tool_call_id, "")
         if not outcome.needs_approval and request.kind == "data":
-            validate(name, request.data)
+            validate(name, outcome, request.data)
         receipt = parked.receipts.get(tool_call_id) or {}
         is_unknown = "startedAt" in receipt and "finishedAt" not in receipt
         if is_unknown and not (request.rerun_unknown or is_idempotent(name)):

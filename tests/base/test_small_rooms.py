@@ -18,6 +18,7 @@ from mastra_core.base.naming import (
     clean_xml_name,
     is_plugin_id,
     is_xml_name,
+    prefix_of,
     to_camel,
     to_snake,
 )
@@ -219,3 +220,20 @@ def test_telemetry_without_listeners_does_nothing() -> None:
 
     with pytest.raises(KeyError):
         fails_inside()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "longest", "expected"),
+    [
+        ("", None, ""),
+        ("app", None, "app_"),
+        ("my app/1", None, "my_app_1_"),
+        ("1st", None, "_1st_"),
+        ("a" * 20, 20, "a" * 20 + "_"),
+        ("a" * 30, 20, "a" * 11 + "_3a54fc0c_"),
+    ],
+)
+def test_a_namespace_becomes_a_prefix(namespace: str, longest: int | None, expected: str) -> None:
+    found = prefix_of(namespace, longest=longest)
+
+    assert expected == found

@@ -98,7 +98,7 @@ async def test_watchers_hear_of_expiry_in_time(clock: FakeClock) -> None:
 async def test_a_watch_that_nobody_reads_is_forgotten() -> None:
     """It is held weakly by the table."""
     async with InMemoryLease() as lease:
-        hub = lease._hub
+        hub = lease._place
         assert hub is not None
         watch = lease.watch_lease("k")
         assert 1 == len(hub.leases._watchers["k"])

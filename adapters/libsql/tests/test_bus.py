@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,41 @@ async def test_a_killed_writer_leaves_nothing_half(url: str, path: Path) -> None
         assert [0, 1] == [event.index for event in await bus.get_history("t")]
 
 
+@case("pubsub_and_lease", 72)
+@pytest.mark.parametrize("doorbell", [True, False])
+async def test_a_publisher_that_dies_before_it_rings_is_heard(url: str, doorbell: bool) -> None:
+    """Its event is in the file, its datagrams were never sent: readers find it by looking."""
+    seen, member = Recorder(), Recorder()
+    script = textwrap.dedent(
+        """
+        import asyncio, os, signal, sys
+        from mastra_core.wire.events import Event
+        from mastra_libsql.pubsub import LibSQLPubSub
+
+        async def publish():
+            async with LibSQLPubSub(sys.argv[1]) as bus:
+                bus._driver._tell = lambda topic: os.kill(os.getpid(), signal.SIGKILL)
+                await bus.publish("t", Event(type="test", run_id="r", data="last words"))
+
+        asyncio.run(publish())
+        """
+    )
+    async with LibSQLPubSub(url, doorbell=doorbell) as bus:
+        await bus.subscribe("t", seen)
+        await bus.subscribe("t", member, group="g")
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, url)
+        code = await process.wait()
+        died_at = time.monotonic()
+        await seen.until(1)
+        await member.until(1)
+        took = time.monotonic() - died_at
+
+    assert code == -signal.SIGKILL
+    assert seen.data == member.data == ["last words"]
+    # Ten times the second between two looks.
+    assert took < 10
+
+
 async def test_what_must_not_get_lost_is_written_carefully(url: str) -> None:
     """Work queues have a connection that waits for the disk; others don't."""
 
@@ -181,7 +218,7 @@ async def test_roles_of_one_url_share_the_connections(url: str) -> None:
         await lease.acquire_lease("k", "a", 10_000)
         await bus.publish("t", make_event(1))
 
-        assert store.diagnostics()["connections"] <= 2
+        assert store.open_resources()["connections"] <= 2
         # A writer, a reader, and one that looks.
         assert threading.active_count() - before <= 3
 

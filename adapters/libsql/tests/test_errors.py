@@ -136,7 +136,7 @@ async def test_a_closed_store(path: Path) -> None:
     with pytest.raises(StorageConnectionError, match="closed, or was not opened yet"):
         await store.memory.list_threads()
 
-    assert {"connections": 0, "worker_threads": 0, "waiting_calls": 0} == store.diagnostics()
+    assert {"connections": 0, "worker_threads": 0, "waiting_calls": 0} == store.open_resources()
 
 
 async def test_opening_twice_is_harmless(path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_opening_twice_is_harmless(path: Path) -> None:
             await store.init()
         assert 0 == (await store.memory.list_threads()).total
 
-    assert 0 == sum(store.diagnostics().values())
+    assert 0 == sum(store.open_resources().values())
 
 
 async def test_a_snapshot_over_the_limit_leaves_the_old_one(path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_a_whole_database_has_nothing_wrong(path: Path) -> None:
     assert () == await store.check_integrity()
     async with store:
         assert () == await store.check_integrity()
-    assert {0} == set(store.diagnostics().values())
+    assert {0} == set(store.open_resources().values())
 
 
 async def test_every_damaged_page_is_found(path: Path) -> None:

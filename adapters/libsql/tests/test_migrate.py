@@ -179,7 +179,7 @@ async def test_a_newer_database_is_refused_and_left_alone(path: Path, query: Que
     query("DROP INDEX mpy_notifications_due_idx")
     objects = query("SELECT * FROM sqlite_master")
 
-    with pytest.raises(StorageSchemaError, match="mastra-libsql knows only") as caught:
+    with pytest.raises(StorageSchemaError, match="newer version of mastra-libsql") as caught:
         async with LibSQLStorage(f"file:{path}"):
             pass
 

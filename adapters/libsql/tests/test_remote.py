@@ -25,9 +25,9 @@ from mastra_core.wire.snapshots import ResumeClaim
 from mastra_core.wire.threads import Thread
 from mastra_libsql import LibSQLStorage
 from mastra_libsql.guards import guards
-from mastra_libsql.migrate import plain
 from mastra_libsql.pubsub import LibSQLPubSub
 from mastra_sql.executor import Step
+from mastra_sql.statement import plain
 
 pytestmark = pytest.mark.anyio
 

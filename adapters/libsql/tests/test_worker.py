@@ -20,11 +20,11 @@ from mastra_core.errors import (
 )
 from mastra_libsql.embedded import EmbeddedExecutor
 from mastra_libsql.host_time import HostTime
-from mastra_libsql.migrate import plain
 from mastra_libsql.settings import LibSQLSettings
 from mastra_libsql.worker import Session
 from mastra_libsql.write_lock import WriteLock
 from mastra_sql.executor import Executed, Program, Step
+from mastra_sql.statement import plain
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
+from mastra_conformance.suites.pubsub.support import Recorder
 from mastra_core.bus import Page
 from mastra_core.errors import FencedOutError
 from mastra_core.wire.events import Event
@@ -241,3 +242,29 @@ def test_a_document_that_is_no_event_is_a_place_without_one(
     assert row_from({"e": 7, "s": 1, "p": "no json"}, "t").entry is None
     assert row_from({"e": 7, "s": 2}, "t").entry is None
     assert "unreadable event" in caplog.text
+
+
+@pytest.mark.parametrize("product", ["mongodb-standalone"])
+async def test_history_hides_no_event_whose_hint_was_lost(
+    buses: list[MongoPubSub], database: Database
+) -> None:
+    """Whoever reads it first tells those who wait for it."""
+    reader, writer = buses[:2]
+    seen, member = Recorder(), Recorder()
+    await reader.subscribe("t", seen)
+    await reader.subscribe("t", member, group="g")
+    await writer.publish("t", event(1))
+    await seen.until(1)
+    await member.until(1)
+    [first] = (
+        await database["mastra_pubsub_events"].find({"s": 1, "p": {"$exists": True}}).to_list()
+    )
+
+    # As a publisher that dies before its hint.
+    place = {**first["_id"], "s": 2}
+    copy = {**first, "_id": place, **place, "eventId": "2", "p": first["p"]}
+    await database["mastra_pubsub_events"].insert_one(copy)
+    assert [1, 1] == [event.data for event in await reader.get_history("t")]
+
+    await seen.until(2)
+    await member.until(2)

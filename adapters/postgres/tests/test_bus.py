@@ -303,7 +303,7 @@ async def test_roles_of_one_url_share_a_pool(url: str) -> None:
         await bus.publish("t", make_event(1))
         await eventually(lambda: bus.is_notified)
 
-        assert store.diagnostics()["connections"] <= 4
+        assert store.open_resources()["connections"] <= 4
         assert await scalar(mine, _LISTENERS) <= 1
 
 

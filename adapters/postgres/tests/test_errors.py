@@ -27,8 +27,8 @@ from mastra_core.wire.notifications import CreateNotification
 from mastra_core.wire.threads import Thread
 from mastra_postgres import PostgresStorage
 from mastra_postgres.connect import check_server
-from mastra_postgres.migrate import plain
 from mastra_sql.executor import Step
+from mastra_sql.statement import plain
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +168,7 @@ async def test_an_exhausted_pool_is_named(url: str, context: AdapterContext) -> 
         await store.memory.save_thread(thread())
         with locked(url, "SELECT 1 FROM mastra_threads FOR UPDATE"):
             holding = asyncio.ensure_future(store.memory.update_thread("t", title="x"))
-            await until(lambda: store.diagnostics()["waiting_calls"])
+            await until(lambda: store.open_resources()["waiting_calls"])
             with pytest.raises(StorageTimeoutError, match="all 1 connections were busy") as caught:
                 await store.memory.update_thread("t", title="y")
         updated = await holding
@@ -301,7 +301,7 @@ async def test_cancelled_calls_leave_no_transaction_and_no_lock(
                 call.cancel()
             results = await asyncio.gather(*calls, return_exceptions=True)
             assert [] == [r for r in results[1::2] if isinstance(r, BaseException)]
-        await until(lambda: not store.diagnostics()["waiting_calls"])
+        await until(lambda: not store.open_resources()["waiting_calls"])
 
         assert [] == query(
             "SELECT state FROM pg_stat_activity WHERE datname = current_database() "
@@ -323,7 +323,7 @@ async def test_a_call_cancelled_while_it_waits_for_a_lock_frees_its_connection(
             call = asyncio.ensure_future(store.memory.update_thread("t", title="x"))
             await until(lambda: query(_WAITING))
             call.cancel()
-            await until(lambda: not store.diagnostics()["waiting_calls"])
+            await until(lambda: not store.open_resources()["waiting_calls"])
             assert [] == query(_WAITING)
 
     assert call.cancelled()
@@ -334,10 +334,10 @@ async def test_closing_ends_calls_with_an_error(url: str, context: AdapterContex
         with locked(url):
             calls = [asyncio.ensure_future(store.memory.save_thread(thread())) for _ in range(3)]
             calls.append(asyncio.ensure_future(store.memory.update_thread("t", title="x")))
-            await until(lambda: store.diagnostics()["waiting_calls"])
+            await until(lambda: store.open_resources()["waiting_calls"])
             await store.aclose()
             results = await asyncio.gather(*calls, return_exceptions=True)
-        held = store.diagnostics()
+        held = store.open_resources()
 
     assert all(isinstance(result, StorageConnectionError) for result in results)
     assert {"connections": 0, "waiting_calls": 0} == dict(held)
@@ -356,7 +356,7 @@ async def test_connections_lost_while_idle_are_replaced_unseen(
 ) -> None:
     await asyncio.gather(*(store.memory.save_thread(thread(f"t{n}")) for n in range(20)))
     query(_TERMINATE)
-    await until(lambda: not store.diagnostics()["connections"])
+    await until(lambda: not store.open_resources()["connections"])
 
     await store.memory.save_thread(thread("after"))
 

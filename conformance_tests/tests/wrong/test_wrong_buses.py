@@ -291,6 +291,22 @@ class RudeBus(InMemoryPubSub):
         await super().aclose()
 
 
+class UndoingBus(InMemoryPubSub):
+    """Who leaves takes back each attempt, failed ones too."""
+
+    def __init__(self, settings: InMemoryPubSubSettings, context: AdapterContext) -> None:
+        super().__init__(settings, context)
+        leave = self._driver.leave_group
+
+        async def undo_and_leave(topic: str, group: str, consumer: str) -> None:
+            for held in self._driver.hub.existing(topic).groups[group].held.values():
+                if held.consumer is None:
+                    held.attempt -= 1
+            await leave(topic, group, consumer)
+
+        self._driver.leave_group = undo_and_leave  # type: ignore[method-assign]
+
+
 class ImmortalBus(InMemoryPubSub):
     """Keeps its leases when it is closed."""
 
@@ -335,6 +351,14 @@ ROWS: list[Row] = [
     ),
     (GreedyBus, GroupSuite, "test_a_member_runs_no_more_than_it_wants", {}),
     (RudeBus, GroupSuite, "test_closing_gives_back", {}),
+    (
+        UndoingBus,
+        GroupSuite,
+        "test_leaving_undoes_no_failed_attempt",
+        {"leaving": "unsubscribes"},
+    ),
+    (UndoingBus, GroupSuite, "test_leaving_undoes_no_failed_attempt", {"leaving": "closes"}),
+    (UndoingBus, GroupSuite, "test_members_that_leave_use_up_the_attempts", {}),
     (DrippingBus, BatchingSuite, "test_full_buffers_make_bursts", {}),
     (DrippingBus, BatchingSuite, "test_a_floor_alone_sets_no_timer", {}),
     (SilentBus, HistorySuite, "test_a_trimmed_log_reports_the_gap", {}),

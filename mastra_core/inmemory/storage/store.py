@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Self
 
+from mastra_core.base.blocks import OpenInBlocks
 from mastra_core.inmemory.capabilities import STORAGE_CAPABILITIES
 from mastra_core.inmemory.storage.background_tasks import InMemoryBackgroundTasks
 from mastra_core.inmemory.storage.database import Database, open_database
@@ -22,7 +21,7 @@ from mastra_core.plugins.context import AdapterContext
 __all__ = ("InMemoryStorage",)
 
 
-class InMemoryStorage:
+class InMemoryStorage(OpenInBlocks):
     """
     Storage inside this process.
 
@@ -57,8 +56,6 @@ class InMemoryStorage:
         self._opened: AbstractAsyncContextManager[Database] | None = None
         self._opening = asyncio.Lock()
         self._is_attached = False
-        #: How many ``async with`` blocks are inside; the last one closes.
-        self._entered = 0
         if settings is None:
             self._attach(Database())
         else:
@@ -130,18 +127,3 @@ class InMemoryStorage:
             self._schedules,
         ):
             await domain.dangerously_clear_all()
-
-    async def __aenter__(self) -> Self:
-        await self.init()
-        self._entered += 1
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entered -= 1
-        if self._entered == 0:
-            await self.aclose()

@@ -13,14 +13,15 @@ from typing import Final
 
 from sqlalchemy import MetaData, Table
 
-from mastra_core.errors import StorageSchemaError
+from mastra_core.rules.migrations import MigrationPlan, too_new
 from mastra_libsql.errors import error_id
-from mastra_libsql.migrate import MigrationPlan, check_sqlite_version, plain
+from mastra_libsql.migrate import check_sqlite_version
 from mastra_libsql.schema import Index, index_sql, table_sql
 from mastra_sql.bus import BusTables, build_bus_tables
 from mastra_sql.bus.tables import make_table
 from mastra_sql.executor import Program, Step
 from mastra_sql.lease import LeaseTables, build_lease_tables
+from mastra_sql.statement import plain
 from mastra_sql.tables import ColumnKind, build_tables
 
 __all__ = ("BUS", "LEASE", "BusSchema", "Part", "bus_migration", "plan_of_parts")
@@ -133,12 +134,13 @@ def plan_of_parts(
     for part in parts:
         known = found.get(part.component, 0)
         if known > part.version:
-            raise StorageSchemaError(
-                f"The database has version {known} of {part.component!r}, but this version of "
-                f"mastra-libsql knows only {part.version}.",
-                id=error_id("init"),
-                hint="Upgrade with: pip install --upgrade mastra-libsql",
-                details={"found": known, "known": part.version},
+            raise too_new(
+                "The database",
+                part.component,
+                found=known,
+                known=part.version,
+                package="mastra-libsql",
+                error_id=error_id("init"),
             )
         statements += [table_sql(one) for one in part.tables if one.name not in objects]
         statements += [index_sql(one) for one in part.indexes if one.name not in objects]

@@ -12,16 +12,13 @@ from mastra_libsql.embedded import EmbeddedExecutor
 from mastra_libsql.host_time import HostTime
 from mastra_libsql.settings import LibSQLConnection
 from mastra_libsql.write_lock import WriteLock
-from mastra_sql.executor import Executor, Observer
+from mastra_sql import storage
 
 __all__ = ("Client", "open_client", "open_write_lock", "share_client")
 
 
-class Client(Executor, Protocol):
-    """An executor with a life."""
-
-    #: File or server, without secrets.
-    where: str
+class Client(storage.Client, Protocol):
+    """An executor that opens and closes."""
 
     async def open(self) -> None:
         """Connect, so that a failure is seen now."""
@@ -29,19 +26,6 @@ class Client(Executor, Protocol):
 
     async def aclose(self) -> None:
         """Close what was opened; idempotent."""
-        ...
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed, or never opened."""
-        ...
-
-    def held(self) -> dict[str, int]:
-        """Connections, worker threads and waiting calls, right now."""
-        ...
-
-    def observe(self, observer: Observer | None) -> None:
-        """Call this for every statement from now on."""
         ...
 
 

@@ -9,8 +9,9 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.round_trip import measure_round_trip
 from mastra_core.contracts.storage.health import PoolState, StoreHealth
 from mastra_core.rules.node_peers import traces_in_tables
-from mastra_libsql.migrate import MINIMUM_SQLITE, plain
+from mastra_libsql.migrate import MINIMUM_SQLITE
 from mastra_sql.executor import Executor, Step
+from mastra_sql.statement import plain
 
 __all__ = ("look_at",)
 

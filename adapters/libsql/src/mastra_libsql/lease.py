@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +10,13 @@ from pydantic import Field
 
 from mastra_core.contracts.lease import LeaseCapabilities
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_libsql.bus_dialect import bus_dialect
 from mastra_libsql.bus_schema import BusSchema, plan_of_parts
 from mastra_libsql.capabilities import LEASE_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
-from mastra_libsql.migrate import MigrationPlan
 from mastra_libsql.settings import PREFIX, LibSQLConnection, Target, TargetKind
-from mastra_libsql.sharing import open_place, plan_of_place
-from mastra_sql.bus import Doorbell
+from mastra_libsql.sharing import Place, open_place, plan_of_place
 from mastra_sql.executor import Executor, Rows, Step, atomic
 from mastra_sql.lease import SqlLease
 
@@ -62,7 +61,6 @@ class LibSQLLease(SqlLease):
         self.settings: LibSQLLeaseSettings = settings
         self._context = context
         self._schema = BusSchema(settings.prefix)
-        self._opened_place: AsyncExitStack | None = None
         super().__init__(
             dialect=bus_dialect(SqliteDialect(has_own_clock=not target.is_embedded), target),
             tables=self._schema.lease,
@@ -74,25 +72,15 @@ class LibSQLLease(SqlLease):
             namespace=f"{context.namespace}:" if context.namespace else "",
         )
 
-    async def _connect(self) -> tuple[Executor, Doorbell]:
-        async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(
-                open_place(
-                    self._context,
-                    self.settings,
-                    self._schema,
-                    self._schema.lease_parts(),
-                    disable_init=self.settings.disable_init,
-                    with_doorbell=self.settings.doorbell,
-                )
-            )
-            self._opened_place = stack.pop_all()
-        return place.client, place.bell
-
-    async def _disconnect(self) -> None:
-        opened, self._opened_place = self._opened_place, None
-        if opened is not None:
-            await opened.aclose()
+    def _open_place(self) -> AbstractAsyncContextManager[Place]:
+        return open_place(
+            self._context,
+            self.settings,
+            self._schema,
+            self._schema.lease_parts(),
+            disable_init=self.settings.disable_init,
+            with_doorbell=self.settings.doorbell,
+        )
 
     async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
         if self.settings.target.is_embedded:
@@ -111,7 +99,7 @@ class LibSQLLease(SqlLease):
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
         plan = plan_of_parts(self._schema.lease_parts(), self._schema.versions)
-        return ";\n".join(plan.statements) + ";\n"
+        return script(plan.statements)
 
 
 def _capabilities_of(target: Target) -> LeaseCapabilities:

@@ -7,13 +7,14 @@ version is refused. Nothing is ever dropped, renamed or rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Table
 
 from mastra_core.errors import StorageSchemaError
+from mastra_core.rules.migrations import MigrationPlan, too_new
 from mastra_libsql.errors import error_id
 from mastra_libsql.schema import (
     COMPONENT,
@@ -25,36 +26,19 @@ from mastra_libsql.schema import (
     table_sql,
 )
 from mastra_sql.executor import Program, Rows, Step
-from mastra_sql.statement import Statement
+from mastra_sql.statement import Statement, plain
 from mastra_sql.tables import Tables
 
 __all__ = (
     "MINIMUM_SQLITE",
-    "MigrationPlan",
     "check_sqlite_version",
     "migration",
-    "plain",
     "plan_of",
     "plan_of_nothing",
 )
 
 MINIMUM_SQLITE: Final = (3, 45, 0)
 """The first version with JSONB, in which both sides store JSON."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationPlan:
-    """What has to be done to a database; nothing, if there are no statements."""
-
-    #: Version that the database holds; 0 for one that we never touched.
-    found_version: int
-    target_version: int = SCHEMA_VERSION
-    statements: tuple[str, ...] = ()
-    #: Indexes that can't be, with the reason; the store works without them, but slower.
-    skipped: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.statements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +48,6 @@ class _Catalogue:
     version: int = 0
     objects: frozenset[str] = frozenset()
     columns: dict[str, frozenset[str]] = field(default_factory=dict)
-
-
-def plain(sql: str, *, columns: Sequence[str] = (), writes: bool = False) -> Statement:
-    """A statement that is text already."""
-    return Statement(
-        name="migrate",
-        sql=sql,
-        parameters=(),
-        columns=tuple(columns),
-        writes=writes,
-        documents=False,
-        volatile=False,
-        bind=lambda _: (),
-    )
 
 
 def plan_of_nothing(tables: Tables, prefix: str = "") -> MigrationPlan:
@@ -134,12 +104,13 @@ def plan_of(catalogue: _Catalogue, tables: Tables, prefix: str, facts: _Facts) -
         StorageSchemaError: The database belongs to a newer version.
     """
     if catalogue.version > SCHEMA_VERSION:
-        raise StorageSchemaError(
-            f"The database has schema version {catalogue.version}, but this version of "
-            f"mastra-libsql knows only {SCHEMA_VERSION}.",
-            id=error_id("init"),
-            hint="Upgrade with: pip install --upgrade mastra-libsql",
-            details={"found": catalogue.version, "known": SCHEMA_VERSION},
+        raise too_new(
+            "The database",
+            COMPONENT,
+            found=catalogue.version,
+            known=SCHEMA_VERSION,
+            package="mastra-libsql",
+            error_id=error_id("init"),
         )
     statements: list[str] = []
     skipped: list[str] = []
@@ -156,7 +127,10 @@ def plan_of(catalogue: _Catalogue, tables: Tables, prefix: str, facts: _Facts) -
     if catalogue.version < SCHEMA_VERSION:
         statements.append(_remember_version(tables))
     return MigrationPlan(
-        found_version=catalogue.version, statements=tuple(statements), skipped=tuple(skipped)
+        found_version=catalogue.version,
+        target_version=SCHEMA_VERSION,
+        statements=tuple(statements),
+        skipped=tuple(skipped),
     )
 
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mastra_core.errors import StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan
 from mastra_libsql.bus_schema import BusSchema, Part, bus_migration, plan_of_parts
 from mastra_libsql.client import Client, share_client
 from mastra_libsql.doorbell import bell_folder, open_doorbell
 from mastra_libsql.embedded import EmbeddedExecutor
 from mastra_libsql.errors import error_id
 from mastra_libsql.file_systems import check_file_system
-from mastra_libsql.migrate import MigrationPlan, plain
 from mastra_libsql.settings import LibSQLConnection, TargetKind
 from mastra_sql.bus import Doorbell, LocalDoorbell
-from mastra_sql.executor import Program, Step
+from mastra_sql.executor import Program, Step, read_program
+from mastra_sql.migrate import bring_up_to_date
+from mastra_sql.statement import plain
 
-__all__ = ("Place", "open_place", "plan_of_place", "run_program")
+__all__ = ("Place", "open_place", "plan_of_place")
 
 
 class Place:
@@ -54,7 +57,13 @@ async def open_place(
         check_file_system(Path(target.address))
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(share_client(context, settings))
-        await _migrate(client, schema, parts, disable_init=disable_init)
+        await bring_up_to_date(
+            client,
+            client.where,
+            partial(bus_migration, parts, schema.versions),
+            disable_init=disable_init,
+            error_id=error_id("init"),
+        )
         if isinstance(client, EmbeddedExecutor):
             await _check_journal(client, is_file=target.kind is TargetKind.FILE)
             await _agree_on_time(client, schema)
@@ -74,40 +83,9 @@ async def plan_of_place(
     if settings.target.is_new():
         return plan_of_parts(parts, schema.versions)
     async with share_client(context, settings) as client:
-        plan: MigrationPlan = await run_program(
+        return await read_program(
             client, "plan", lambda: bus_migration(parts, schema.versions, apply=False)
         )
-    return plan
-
-
-async def run_program(client: Client, operation: str, make: Callable[[], Program[Any]]) -> Any:
-    """Run a program that only reads, without any lock."""
-    running = make()
-    try:
-        steps = next(running)
-        while True:
-            steps = running.send(await client.read(operation, *steps))
-    except StopIteration as finished:
-        return finished.value
-
-
-async def _migrate(
-    client: Client, schema: BusSchema, parts: Sequence[Part], *, disable_init: bool
-) -> None:
-    def look(*, apply: bool) -> Program[MigrationPlan]:
-        return bus_migration(parts, schema.versions, apply=apply)
-
-    plan = await run_program(client, "init", lambda: look(apply=False))
-    if plan and disable_init:
-        raise StorageSchemaError(
-            f"{client.where} has to be migrated first: {len(plan.statements)} statements are "
-            "missing, and disable_init is set.",
-            id=error_id("init"),
-            hint="Run: mastra-py migrate",
-            details={"statements": len(plan.statements)},
-        )
-    if plan:
-        await client.transact("init", lambda: look(apply=True))
 
 
 _JOURNAL: Final = plain("PRAGMA journal_mode", columns=("mode",))

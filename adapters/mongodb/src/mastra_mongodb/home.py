@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from mastra_core.base.clock import Clock
-from mastra_core.errors import StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import not_migrated
 from mastra_mongodb.errors import error_id
 from mastra_mongodb.feed import Feed
 from mastra_mongodb.migrate import MigrationPlan, apply_plan, look, plan_of_nothing
@@ -99,13 +99,7 @@ async def open_home(settings: MongoSettings, context: AdapterContext) -> AsyncIt
         component = bus_component(home.names)
         plan = await look(pool, component, home.names)
         if plan and settings.disable_init:
-            raise StorageSchemaError(
-                f"{pool.where} has no bus yet: {len(plan.statements)} commands are missing, "
-                "and disable_init is set.",
-                id=error_id("init"),
-                hint="Open it once without disable_init.",
-                details={"statements": len(plan.statements)},
-            )
+            raise not_migrated(pool.where, plan.statements, error_id=error_id("init"))
         if plan:
             await apply_plan(pool, plan, component, home.names)
         try:

@@ -8,13 +8,10 @@ while fences keep growing.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
@@ -22,10 +19,10 @@ from pymongo.read_concern import ReadConcern
 
 from mastra_core.base.isotime import epoch_ms
 from mastra_core.base.redact import redact_url
-from mastra_core.bus.timers import within
-from mastra_core.contracts.lease import LeaseCapabilities, LeaseEvent, LeaseGrant, LeaseRecord
+from mastra_core.bus.lease_watching import NOTHING, LeaseWatch, Sight, WatchedLease
+from mastra_core.bus.leasing import check_ttl
+from mastra_core.contracts.lease import LeaseGrant
 from mastra_core.errors import LeaseError, LeaseUnavailableError, PubSubClosedError
-from mastra_core.inmemory.lease import check_ttl
 from mastra_core.plugins.context import AdapterContext
 from mastra_mongodb.capabilities import LEASE_CAPABILITIES
 from mastra_mongodb.errors import lease_errors
@@ -39,67 +36,26 @@ from mastra_mongodb.leases import (
     transfer_stages,
 )
 from mastra_mongodb.migrate import MigrationPlan
+from mastra_mongodb.pool import Collection
 from mastra_mongodb.settings import MongoSettings
 
 __all__ = ("Document", "MongoLease")
 
-#: How long after its time an expiry is reported (L7).
-_EXPIRY_GRACE_MS: Final = 20
-#: From so many on, those that are over are looked for and forgotten.
-_MAX_HELD: Final = 10_000
 _TRIES: Final = 5
 
 Document = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sight:
-    """How a key looked at one moment."""
-
-    owner: str | None = None
-    holder: str | None = None
-    fence: int = 0
-    origin: Literal["acquired", "transferred"] = "acquired"
-    #: Milliseconds; not positive if its time is over.
-    left_ms: int = 0
-    #: The server's time of the look.
-    now_ms: int = 0
-
-    @property
-    def lives(self) -> bool:
-        """Whether somebody holds the key."""
-        return self.owner is not None and self.left_ms > 0
-
-
-_NOTHING: Final = _Sight()
-
-
-@dataclass(slots=True)
-class _Held:
-    """What was acquired here."""
-
-    owner: str
-    fence: int
-    until: float
-
-
-@dataclass(slots=True, eq=False)
-class _Watch:
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Watch(LeaseWatch):
     """Somebody who follows a key."""
 
-    key: str
     #: When it began, and the newest fence that this instance knew then.
     began_at: float = 0.0
     known_fence: int = 0
-    #: None until it was looked at for the first time.
-    seen: _Sight | None = None
-    seen_at: float = 0.0
-    events: deque[LeaseEvent] = field(default_factory=deque)
-    hinted: asyncio.Event = field(default_factory=asyncio.Event)
-    first_look: asyncio.Task[None] | None = None
 
 
-class MongoLease:
+class MongoLease(WatchedLease[Home, _Watch]):
     """
     A lease provider; opens itself with the first call.
 
@@ -123,21 +79,16 @@ class MongoLease:
         if isinstance(settings, str):
             settings = MongoSettings(url=settings, **options)
         context = context or AdapterContext()
-        self.lease_capabilities: LeaseCapabilities = LEASE_CAPABILITIES
+        super().__init__(
+            capabilities=LEASE_CAPABILITIES,
+            clock=context.clock,
+            ids=context.ids,
+            watch_poll_ms=settings.watch_poll_ms,
+        )
         self._settings = settings
+        self._context = context
         self._where = redact_url(settings.address)
-        self._clock = context.clock
         self._namespace = f"{context.namespace}:" if context.namespace else ""
-        #: Tells this incarnation from others that use the same owner (L3).
-        self._holder = context.ids.new("holder")
-        self._shared: AbstractAsyncContextManager[Home] = share_home(settings, context)
-        self._home: Home | None = None
-        self._opening: asyncio.Lock | None = None
-        self._is_closed = False
-        #: The holder that a key was acquired with here, if not this instance.
-        self._holders: dict[tuple[str, str], str] = {}
-        self._held: dict[str, _Held] = {}
-        self._watches: set[_Watch] = set()
 
     # -- the contract ----------------------------------------------------------------------
 
@@ -157,8 +108,7 @@ class MongoLease:
             if found["owner"] != _text(owner):
                 return self._refused(key, _sight_of(found))
             grant = self._granted(owner, found, ttl_ms)
-            if holder != self._holder:
-                self._holders[key, owner] = holder
+            self._held.acquired_as(key, owner, holder)
             await self._hold(home, key, owner, grant, asked_at + ttl_ms / 1000)
         return grant
 
@@ -197,7 +147,7 @@ class MongoLease:
         if found is None:
             return False
         grant = self._granted(owner, found, ttl_ms)
-        self._remember(key, owner, grant, asked_at + ttl_ms / 1000)
+        self._held.hold(key, owner, grant.fence, asked_at + ttl_ms / 1000)
         return True
 
     async def release_lease(
@@ -209,7 +159,7 @@ class MongoLease:
         )
         if found is None:
             return False
-        self._forget(key, owner)
+        self._held.forget(key, owner)
         await self._ring(key)
         return True
 
@@ -233,17 +183,12 @@ class MongoLease:
             "transfer_lease", key, from_owner, stages, fence=fence, holder=holder
         )
         if found is None:
-            sight = await self._look(key)
-            return LeaseGrant(
-                acquired=False,
-                owner=sight.owner if sight.lives else None,
-                fence=sight.fence if sight.lives else None,
-            )
+            return await self._not_handed_on(key)
         grant = self._granted(to_owner, found, ttl_ms)
         if to_owner != from_owner:
-            self._forget(key, from_owner)
+            self._held.forget(key, from_owner)
         if to_holder == self._holder:
-            self._remember(key, to_owner, grant, asked_at + ttl_ms / 1000)
+            self._held.hold(key, to_owner, grant.fence, asked_at + ttl_ms / 1000)
         await self._ring(key)
         return grant
 
@@ -259,7 +204,7 @@ class MongoLease:
     ) -> Document | None:
         """Change the live term of a caller, in one command; None if it isn't his."""
         home = await self._opened()
-        mine = _text(holder or self._holders.get((key, owner)) or self._holder)
+        mine = _text(self._held.holder_of(key, owner, holder))
         wanted = own_filter(self._name(key), _text(owner), fence=fence, holder=mine)
         with lease_errors(operation, self._where):
             found: Document | None = await home.leases().find_one_and_update(
@@ -267,84 +212,24 @@ class MongoLease:
             )
         return found
 
-    async def get_lease_owner(self, key: str) -> str | None:
-        """The live owner; None if there is none."""
-        record = await self.get_lease(key)
-        return record.owner if record else None
-
-    async def get_lease(self, key: str) -> LeaseRecord | None:
-        """The live lease; None if there is none."""
-        sight = await self._look(key)
-        if sight.owner is None or not sight.lives:
-            return None
-        return LeaseRecord(
-            owner=sight.owner,
-            holder=sight.holder,
-            fence=sight.fence,
-            ttl_remaining_ms=sight.left_ms,
-        )
-
-    async def check_lease(self, key: str, owner: str, fence: int) -> bool:
-        """Is this term still the current one, by the server's judgement?"""
-        sight = await self._look(key)
-        return sight.lives and (sight.owner, sight.fence) == (owner, fence)
-
-    def watch_lease(self, key: str) -> AsyncIterator[LeaseEvent]:
-        """Follow a key, from now on."""
-        if self._is_closed:
-            raise PubSubClosedError
-        held = self._held.get(key)
-        watch = _Watch(key, self._clock.monotonic(), held.fence if held else 0)
-        self._watches.add(watch)
-        watch.first_look = asyncio.get_running_loop().create_task(
-            self._look_first(watch), name=f"lease-watch:{key}"
-        )
-        return self._follow(watch)
-
     # -- life ------------------------------------------------------------------------------
 
-    async def aclose(self) -> None:
-        """Release what this instance still holds and close; idempotent."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        for watch in self._watches:
-            watch.hinted.set()
-            if watch.first_look is not None:
-                watch.first_look.cancel()
-        home, self._home = self._home, None
-        if home is None:
-            return
-        try:
-            await self._release_all(home)
-        finally:
-            home.feed.leave(self)
-            await self._shared.__aexit__(None, None, None)
+    def _open_place(self) -> AbstractAsyncContextManager[Home]:
+        return share_home(self._settings, self._context)
 
-    async def _release_all(self, home: Home) -> None:
-        """What is still ours is free at once; what can't be released expires by itself."""
-        now = self._clock.monotonic()
-        held = [(key, one) for key, one in self._held.items() if one.until > now]
-        self._held.clear()
-        self._holders.clear()
-        for key, one in held:
-            wanted = own_filter(self._name(key), _text(one.owner), fence=one.fence, holder=None)
+    def _open_errors(self) -> AbstractContextManager[None]:
+        return lease_errors("open", self._where)
+
+    def _leave(self, place: Home) -> None:
+        place.feed.leave(self)
+
+    async def _release_all(self, place: Home) -> None:
+        for key, held in self._held.take():
+            wanted = own_filter(self._name(key), _text(held.owner), fence=held.fence, holder=None)
             with suppress(LeaseError, PubSubClosedError), lease_errors("close", self._where):
-                result = await home.leases().update_one(wanted, release_stages())
+                result = await place.leases().update_one(wanted, release_stages())
                 if result.modified_count:
-                    await home.feed.ring([{"k": self._name(key)}])
-
-    async def __aenter__(self) -> Self:
-        await self._opened()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
+                    await place.feed.ring([{"k": self._name(key)}])
 
     async def plan_migration(self) -> MigrationPlan:
         """What opening would do to the database right now; nothing is changed."""
@@ -357,34 +242,25 @@ class MongoLease:
 
     def open_resources(self) -> Mapping[str, int]:
         """What the provider holds open right now, by kind."""
-        return {"homes": int(self._home is not None), "leases": len(self._held)}
-
-    async def _opened(self) -> Home:
-        if self._is_closed:
-            raise PubSubClosedError
-        if self._home is not None:
-            return self._home
-        self._opening = self._opening or asyncio.Lock()
-        async with self._opening:
-            if self._home is None and not self._is_closed:
-                with lease_errors("open", self._where):
-                    self._home = await self._shared.__aenter__()
-        if self._home is None:
-            raise PubSubClosedError
-        return self._home
+        return {"homes": int(self._place is not None), "leases": len(self._held)}
 
     # -- asking ----------------------------------------------------------------------------
 
-    async def _look(self, key: str, *, is_hint: bool = False) -> _Sight:
-        """How a key looks; as a hint it may be a moment old."""
+    async def _look(self, key: str) -> Sight:
         home = await self._opened()
         leases = home.leases()
-        if home.pool.is_replicated and not is_hint:
+        if home.pool.is_replicated:
             # A primary that was deposed and doesn't know it must not answer (L11).
             leases = leases.with_options(read_concern=ReadConcern("linearizable"))
+        return await self._find(leases, key)
+
+    async def _glance(self, key: str) -> Sight:
+        return await self._find((await self._opened()).leases(), key)
+
+    async def _find(self, leases: Collection, key: str) -> Sight:
         with lease_errors("get_lease", self._where):
             found = await leases.find_one({"_id": self._name(key)}, SIGHT)
-        return _NOTHING if found is None else _sight_of(found)
+        return NOTHING if found is None else _sight_of(found)
 
     def _granted(self, owner: str, found: Document, ttl_ms: int) -> LeaseGrant:
         return LeaseGrant(
@@ -395,124 +271,54 @@ class MongoLease:
             expires_at_server=epoch_ms(found["expiresAt"]),
         )
 
-    def _refused(self, key: str, sight: _Sight) -> LeaseGrant:
-        for watch in self._watches:
-            if watch.key == key:
-                # A waiter must hear of the end of what it was refused for.
-                self._saw(watch, sight)
-        if not sight.lives:
-            # Over by now, or kept from others for a while (L13).
-            return LeaseGrant(acquired=False, owner=None)
-        return LeaseGrant(
-            acquired=False,
-            owner=sight.owner,
-            fence=sight.fence,
-            ttl_remaining_ms=sight.left_ms,
-        )
-
     def _name(self, key: str) -> str:
         return _text(f"{self._namespace}{key}")
 
     async def _ring(self, key: str) -> None:
-        home = self._home
+        home = self._place
         if home is not None:
             with suppress(LeaseError), lease_errors("ring", self._where):
                 await home.feed.ring([{"k": self._name(key)}])
             self.on_lease(self._name(key))
 
-    # -- what is held ----------------------------------------------------------------------
-
     async def _hold(
         self, home: Home, key: str, owner: str, grant: LeaseGrant, until: float
     ) -> None:
-        known = self._held.get(key)
-        self._remember(key, owner, grant, until)
-        if known is None or known.fence != grant.fence:
+        if self._held.hold(key, owner, grant.fence, until):
             await home.feed.ring([{"k": self._name(key)}])
             self.on_lease(self._name(key))
 
-    def _remember(self, key: str, owner: str, grant: LeaseGrant, until: float) -> None:
-        if len(self._held) >= _MAX_HELD:
-            now = self._clock.monotonic()
-            self._held = {name: one for name, one in self._held.items() if one.until > now}
-        self._held[key] = _Held(owner, grant.fence or 0, until)
-
-    def _forget(self, key: str, owner: str) -> None:
-        self._holders.pop((key, owner), None)
-        known = self._held.get(key)
-        if known is not None and known.owner == owner:
-            del self._held[key]
-
     # -- watching --------------------------------------------------------------------------
 
-    async def _follow(self, watch: _Watch) -> AsyncIterator[LeaseEvent]:
-        try:
-            while True:
-                while watch.events:
-                    yield watch.events.popleft()
-                if watch.first_look is not None:
-                    await self._wait_for_first_look(watch)
-                    continue
-                if not watch.hinted.is_set():
-                    await within(self._clock, watch.hinted.wait(), self._patience_s(watch))
-                watch.hinted.clear()
-                if self._is_closed:
-                    raise PubSubClosedError
-                self._saw(watch, await self._look(watch.key, is_hint=True))
-        finally:
-            self._watches.discard(watch)
-            if watch.first_look is not None:
-                watch.first_look.cancel()
-
-    async def _wait_for_first_look(self, watch: _Watch) -> None:
-        first_look = watch.first_look
-        if first_look is not None:
-            await asyncio.wait([first_look])
-            watch.first_look = None
-            if first_look.cancelled() or self._is_closed:
-                raise PubSubClosedError
-            first_look.result()
+    def _new_watch(self, key: str) -> _Watch:
+        return _Watch(
+            key,
+            began_at=self._clock.monotonic(),
+            known_fence=self._held.fence_of(key) or 0,
+        )
 
     async def _look_first(self, watch: _Watch) -> None:
         """See how it looks now, and again when the feed tells of every change."""
         home = await self._opened()
-        self._saw(watch, await self._look(watch.key, is_hint=True))
+        self._saw(watch, await self._glance(watch.key))
         await home.feed.follow(self)
-        self._saw(watch, await self._look(watch.key, is_hint=True))
+        self._saw(watch, await self._glance(watch.key))
 
-    def _saw(self, watch: _Watch, sight: _Sight) -> None:
-        now = self._clock.monotonic()
-        before = watch.seen
-        if before is None and self._is_news(watch, sight, now):
-            before = _Sight(fence=watch.known_fence)
-        if before is not None and sight.fence >= before.fence:
-            is_over = now - watch.seen_at >= before.left_ms / 1000
-            events = list(_events_between(watch.key, before, sight, is_over=is_over))
-            if events:
-                watch.events.extend(events)
-                watch.hinted.set()
-        if before is None or sight.fence >= before.fence:
-            watch.seen, watch.seen_at = sight, now
+    def _saw(self, watch: _Watch, sight: Sight) -> bool:
+        if watch.seen is None and self._is_news(watch, sight):
+            watch.seen = Sight(fence=watch.known_fence)
+        return super()._saw(watch, sight)
 
-    def _is_news(self, watch: _Watch, sight: _Sight, now: float) -> bool:
+    def _is_news(self, watch: _Watch, sight: Sight) -> bool:
         """
         Whether the term of a first look may have begun after the watch did.
 
         A fence says when its term began, by the server's clock, which said what time it was
         at some instant since then.
         """
-        earliest_ms = sight.now_ms - (now - watch.began_at) * 1000
+        earliest_ms = sight.now_ms - (self._clock.monotonic() - watch.began_at) * 1000
         is_new = sight.fence > watch.known_fence and sight.fence / 1000 >= earliest_ms
         return sight.owner is not None and is_new
-
-    def _patience_s(self, watch: _Watch) -> float:
-        """Until the next look: when it must have expired, at the latest."""
-        poll_s = self._settings.watch_poll_ms / 1000
-        sight = watch.seen
-        if sight is None or not sight.lives:
-            return poll_s
-        left_s = watch.seen_at + sight.left_ms / 1000 - self._clock.monotonic()
-        return min(poll_s, max(0.0, left_s) + _EXPIRY_GRACE_MS / 1000)
 
     # -- what the feed says ----------------------------------------------------------------
 
@@ -526,12 +332,12 @@ class MongoLease:
         """A lease has another owner, or none."""
         for watch in self._watches:
             if self._name(watch.key) == key:
-                watch.hinted.set()
+                watch.wake()
 
     def on_reset(self) -> None:
         """Anything may have happened."""
         for watch in self._watches:
-            watch.hinted.set()
+            watch.wake()
 
 
 def _text(name: str) -> str:
@@ -543,46 +349,15 @@ def _text(name: str) -> str:
     return name
 
 
-def _sight_of(found: Document) -> _Sight:
+def _sight_of(found: Document) -> Sight:
     owner = found.get("owner")
-    return _Sight(
+    left_ms = int(found.get("left") or 0)
+    return Sight(
         owner=owner,
         holder=found.get("holder"),
         fence=int(found.get("fence") or 0),
         origin=found.get("origin") or "acquired",
-        left_ms=int(found.get("left") or 0),
+        left_ms=left_ms,
+        lives=owner is not None and left_ms > 0,
         now_ms=epoch_ms(found["now"]),
     )
-
-
-def _events_between(
-    key: str, before: _Sight, now: _Sight, *, is_over: bool
-) -> Iterator[LeaseEvent]:
-    """
-    What must have happened; terms that came and went between two looks aren't told.
-
-    Args:
-        key: For the events.
-        before: The last look.
-        now: This look.
-        is_over: Whether the time of the term that was seen before has passed.
-    """
-
-    def end(sight: _Sight, *, released: bool) -> LeaseEvent:
-        kind: Literal["released", "expired"] = "released" if released else "expired"
-        return LeaseEvent(kind=kind, key=key, owner=sight.owner, fence=sight.fence)
-
-    if now.fence <= before.fence:
-        if before.lives and not now.lives:
-            yield end(before, released=now.owner is None)
-        return
-    was_handed_on = now.origin == "transferred" or now.owner == before.owner
-    if before.lives and not was_handed_on:
-        yield end(before, released=not is_over)
-    if now.owner is None:
-        # A whole term was missed; that it ended is what a waiter wants to know.
-        yield LeaseEvent(kind="released", key=key, owner=None, fence=now.fence)
-        return
-    yield LeaseEvent(kind=now.origin, key=key, owner=now.owner, fence=now.fence)
-    if not now.lives:
-        yield end(now, released=False)

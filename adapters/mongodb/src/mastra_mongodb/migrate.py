@@ -18,7 +18,7 @@ from typing import Any, Final
 from pymongo.errors import CollectionInvalid, OperationFailure
 
 from mastra_core.base.isotime import to_iso_ms
-from mastra_core.errors import StorageSchemaError
+from mastra_core.rules.migrations import script, too_new
 from mastra_core.wire.tables import SCHEMA_VERSIONS
 from mastra_mongodb.errors import error_id
 from mastra_mongodb.pool import MongoPool
@@ -63,7 +63,7 @@ class MigrationPlan:
     @property
     def script(self) -> str:
         """The statements as one text."""
-        return "".join(f"{statement};\n" for statement in self.statements)
+        return script(self.statements)
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -133,12 +133,13 @@ async def look(pool: MongoPool, component: Component, names: Names) -> Migration
     )
     found = stored.get("version", 0) if stored else 0
     if found > component.version:
-        raise StorageSchemaError(
-            f"The database has schema version {found} of {component.name!r}, but this version "
-            f"of mastra-mongodb knows only {component.version}.",
-            id=error_id("init"),
-            hint="Upgrade with: pip install --upgrade mastra-mongodb",
-            details={"found": found, "known": component.version},
+        raise too_new(
+            "The database",
+            component.name,
+            found=found,
+            known=component.version,
+            package="mastra-mongodb",
+            error_id=error_id("init"),
         )
     catalogue = dict(zip(component.collections, known, strict=True))
     missing, skipped = _missing(component.indexes, catalogue)

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Table
 
-from mastra_core.errors import StorageSchemaError
+from mastra_core.rules.migrations import MigrationPlan, too_new
 from mastra_postgres.dialect import advisory_key, array_text
 from mastra_postgres.errors import error_id
-from mastra_postgres.migrate import MigrationPlan, plain
 from mastra_postgres.schema import Index, index_sql, quoted, shortened, table_name, table_sql
 from mastra_sql.bus import BusTables, build_bus_tables
 from mastra_sql.executor import Program, Step
 from mastra_sql.lease import LeaseTables, build_lease_tables
+from mastra_sql.statement import plain
 from mastra_sql.tables import ColumnKind, build_tables, column_kind
 
 __all__ = ("BUS", "LEASE", "BusSchema", "Part", "bus_migration", "plan_of_parts")
@@ -146,12 +146,13 @@ def plan_of_parts(
     for part in parts:
         known = found.get(part.component, 0)
         if known > part.version:
-            raise StorageSchemaError(
-                f"The database has version {known} of {part.component!r}, but this version of "
-                f"mastra-postgres knows only {part.version}.",
-                id=error_id("init"),
-                hint="Upgrade with: pip install --upgrade mastra-postgres",
-                details={"found": known, "known": part.version},
+            raise too_new(
+                "The database",
+                part.component,
+                found=known,
+                known=part.version,
+                package="mastra-postgres",
+                error_id=error_id("init"),
             )
         statements += [_table_sql(one) for one in part.tables if one.name not in objects]
         statements += [index_sql(one) for one in part.indexes if one.name not in objects]

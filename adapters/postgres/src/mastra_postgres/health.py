@@ -10,9 +10,9 @@ from mastra_core.base.round_trip import measure_round_trip
 from mastra_core.contracts.storage.health import HealthWarning, PoolState, StoreHealth
 from mastra_core.rules.node_peers import traces_in_tables
 from mastra_postgres.connect import MINIMUM_SERVER
-from mastra_postgres.migrate import plain
 from mastra_postgres.settings import PostgresSettings
 from mastra_sql.executor import Executor, Step
+from mastra_sql.statement import plain
 
 __all__ = ("look_at",)
 

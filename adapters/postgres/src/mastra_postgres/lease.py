@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from pydantic import Field
 
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_postgres.bus_dialect import PostgresBusDialect
 from mastra_postgres.bus_schema import BusSchema, plan_of_parts
 from mastra_postgres.capabilities import LEASE_CAPABILITIES
 from mastra_postgres.dialect import PostgresDialect
-from mastra_postgres.migrate import MigrationPlan
 from mastra_postgres.settings import PREFIX, PostgresConnection
-from mastra_postgres.sharing import open_place, plan_of_place
-from mastra_sql.bus import Doorbell
-from mastra_sql.executor import Executor
+from mastra_postgres.sharing import Place, open_place, plan_of_place
 from mastra_sql.lease import SqlLease
 
 __all__ = ("PostgresLease", "PostgresLeaseSettings")
@@ -57,7 +55,6 @@ class PostgresLease(SqlLease):
         self.settings: PostgresLeaseSettings = settings
         self._context = context
         self._schema = BusSchema(settings.schema_name, settings.prefix)
-        self._opened_place: AsyncExitStack | None = None
         super().__init__(
             dialect=PostgresBusDialect(PostgresDialect()),
             tables=self._schema.lease,
@@ -69,24 +66,14 @@ class PostgresLease(SqlLease):
             namespace=f"{context.namespace}:" if context.namespace else "",
         )
 
-    async def _connect(self) -> tuple[Executor, Doorbell]:
-        async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(
-                open_place(
-                    self._context,
-                    self.settings,
-                    self._schema,
-                    self._schema.lease_parts(),
-                    disable_init=self.settings.disable_init,
-                )
-            )
-            self._opened_place = stack.pop_all()
-        return place.client, place.bell
-
-    async def _disconnect(self) -> None:
-        opened, self._opened_place = self._opened_place, None
-        if opened is not None:
-            await opened.aclose()
+    def _open_place(self) -> AbstractAsyncContextManager[Place]:
+        return open_place(
+            self._context,
+            self.settings,
+            self._schema,
+            self._schema.lease_parts(),
+            disable_init=self.settings.disable_init,
+        )
 
     # -- administration --------------------------------------------------------------------
 
@@ -98,4 +85,4 @@ class PostgresLease(SqlLease):
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
         plan = plan_of_parts(self._schema, self._schema.lease_parts())
-        return ";\n".join(plan.statements) + ";\n"
+        return script(plan.statements)

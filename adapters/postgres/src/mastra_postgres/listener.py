@@ -21,9 +21,9 @@ from psycopg import pq
 from mastra_core.base.ids import Ids
 from mastra_core.errors import StorageError
 from mastra_postgres.client import PostgresClient
-from mastra_postgres.migrate import plain
 from mastra_sql.bus import Hints, LocalDoorbell
 from mastra_sql.executor import Step
+from mastra_sql.statement import plain
 
 __all__ = ("PostgresDoorbell", "channel_of", "open_listener")
 

@@ -7,13 +7,14 @@ version is refused. Nothing is ever dropped, renamed or rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from sqlalchemy import Table
 
 from mastra_core.errors import StorageSchemaError
+from mastra_core.rules.migrations import MigrationPlan, too_new
 from mastra_postgres.dialect import advisory_key, array_text
 from mastra_postgres.errors import error_id
 from mastra_postgres.schema import (
@@ -29,33 +30,16 @@ from mastra_postgres.schema import (
     table_sql,
 )
 from mastra_sql.executor import Program, Rows, Step
-from mastra_sql.statement import Statement
+from mastra_sql.statement import Statement, plain
 from mastra_sql.tables import ColumnKind, Tables, column_kind
 
 __all__ = (
     "Compression",
-    "MigrationPlan",
     "migration",
-    "plain",
     "plan_of_nothing",
 )
 
 Compression = Literal["auto", "lz4", "pglz", "unchanged"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationPlan:
-    """What has to be done to a database; nothing, if there are no statements."""
-
-    #: Version that the database holds; 0 for one that we never touched.
-    found_version: int
-    target_version: int = SCHEMA_VERSION
-    statements: tuple[str, ...] = ()
-    #: Indexes that can't be, with the reason; the store works without them, but slower.
-    skipped: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.statements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +55,6 @@ class _Catalogue:
     #: Whether the server was built with lz4, and how ``snapshot`` is compressed now.
     has_lz4: bool = False
     compression: str = ""
-
-
-def plain(
-    sql: str, *, parameters: Sequence[str] = (), columns: Sequence[str] = (), writes: bool = False
-) -> Statement:
-    """A statement that is text already; its values are given in order."""
-    return Statement(
-        name="migrate",
-        sql=sql,
-        parameters=tuple(parameters),
-        columns=tuple(columns),
-        writes=writes,
-        documents=False,
-        volatile=False,
-        bind=lambda values: tuple(values[name] for name in parameters),
-    )
 
 
 def plan_of_nothing(tables: Tables, prefix: str = "") -> MigrationPlan:
@@ -105,12 +73,13 @@ def _plan(
     catalogue: _Catalogue, tables: Tables, prefix: str, compression: Compression
 ) -> MigrationPlan:
     if catalogue.version > SCHEMA_VERSION:
-        raise StorageSchemaError(
-            f"The database was made by a newer version of mastra-postgres: it is at "
-            f"{catalogue.version}, this one knows {SCHEMA_VERSION}.",
-            id=error_id("init"),
-            hint="Upgrade with: pip install --upgrade mastra-postgres",
-            details={"found": catalogue.version, "known": SCHEMA_VERSION},
+        raise too_new(
+            "The database",
+            COMPONENT,
+            found=catalogue.version,
+            known=SCHEMA_VERSION,
+            package="mastra-postgres",
+            error_id=error_id("init"),
         )
     _check_types(catalogue, tables)
     method = _method(catalogue, compression)
@@ -135,7 +104,10 @@ def _plan(
     if catalogue.version < SCHEMA_VERSION:
         statements.append(_remember_version(tables))
     return MigrationPlan(
-        found_version=catalogue.version, statements=tuple(statements), skipped=tuple(skipped)
+        found_version=catalogue.version,
+        target_version=SCHEMA_VERSION,
+        statements=tuple(statements),
+        skipped=tuple(skipped),
     )
 
 

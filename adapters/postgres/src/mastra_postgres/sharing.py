@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
-from mastra_core.errors import StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan
 from mastra_postgres.bus_schema import BusSchema, Part, bus_migration
 from mastra_postgres.client import PostgresClient, share_client
 from mastra_postgres.errors import error_id
 from mastra_postgres.listener import PostgresDoorbell, open_listener
-from mastra_postgres.migrate import MigrationPlan
 from mastra_postgres.settings import PostgresConnection
-from mastra_sql.executor import Program
+from mastra_sql.executor import read_program
+from mastra_sql.migrate import bring_up_to_date
 
 __all__ = ("Place", "open_place", "plan_of_place")
 
@@ -46,7 +47,14 @@ async def open_place(
     """
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(share_client(context, settings))
-        await _migrate(client, schema, parts, disable_init=disable_init)
+        await bring_up_to_date(
+            client,
+            client.where,
+            partial(bus_migration, schema, parts),
+            disable_init=disable_init,
+            error_id=error_id("init"),
+            change=partial(client.transact, seconds=_MIGRATION_TIMEOUT),
+        )
         place = f"{schema.name}.{schema.prefix}"
         bell = await stack.enter_async_context(
             context.share(
@@ -65,33 +73,4 @@ async def plan_of_place(
 ) -> MigrationPlan:
     """What opening would do to the database right now."""
     async with share_client(context, settings) as client:
-        plan: MigrationPlan = await _look(client, bus_migration(schema, parts, apply=False))
-    return plan
-
-
-async def _migrate(
-    client: PostgresClient, schema: BusSchema, parts: Sequence[Part], *, disable_init: bool
-) -> None:
-    plan = await _look(client, bus_migration(schema, parts, apply=False))
-    if plan and disable_init:
-        raise StorageSchemaError(
-            f"{client.where} has to be migrated first: {len(plan.statements)} statements are "
-            "missing, and disable_init is set.",
-            id=error_id("init"),
-            hint="Run: mastra-py migrate",
-            details={"statements": len(plan.statements)},
-        )
-    if plan:
-        await client.transact(
-            "init", lambda: bus_migration(schema, parts, apply=True), seconds=_MIGRATION_TIMEOUT
-        )
-
-
-async def _look(client: PostgresClient, running: Program[Any]) -> Any:
-    """Run a program that only reads, without any lock."""
-    try:
-        steps = next(running)
-        while True:
-            steps = running.send(await client.read("init", *steps))
-    except StopIteration as finished:
-        return finished.value
+        return await read_program(client, "plan", lambda: bus_migration(schema, parts, apply=False))

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
+from mastra_core.base.naming import prefix_of
 from mastra_core.contracts.storage.health import StoreHealth
-from mastra_core.errors import StorageConnectionError, StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan
 from mastra_postgres.capabilities import STORAGE_CAPABILITIES
 from mastra_postgres.client import PostgresClient, open_client, share_client
 from mastra_postgres.dialect import PostgresDialect
-from mastra_postgres.errors import error_id
 from mastra_postgres.health import look_at
-from mastra_postgres.migrate import MigrationPlan, migration, plain, plan_of_nothing
+from mastra_postgres.migrate import migration, plan_of_nothing
 from mastra_postgres.schema import retention_index, table_name
 from mastra_postgres.settings import PostgresSettings
-from mastra_sql.executor import Observer, Program, ProgramFactory, Rows, Step
-from mastra_sql.storage import (
-    SqlBackgroundTasks,
-    SqlHost,
-    SqlMemory,
-    SqlNotifications,
-    SqlSchedules,
-    SqlThreadState,
-    SqlWorkflows,
-)
+from mastra_sql.executor import Program, ProgramFactory, Step, atomic
+from mastra_sql.statement import plain
+from mastra_sql.storage import SqlStorage
 from mastra_sql.tables import build_tables
 
-__all__ = ("PostgresStorage", "StoreFacts", "prefix_of")
+__all__ = ("PostgresStorage", "StoreFacts")
 
 T = TypeVar("T")
 
 #: Seconds that creating what is missing may take; an index of a large table needs some.
 _MIGRATION_TIMEOUT: Final = 3600.0
+#: With a prefix of this length and what stands around it no table's name is cut.
+_LONGEST_NAMESPACE: Final = 28
 _VERSION: Final = plain("SELECT current_setting('server_version')", columns=("version",))
 
 
@@ -57,7 +48,7 @@ class StoreFacts:
     sizes: dict[str, int]
 
 
-class PostgresStorage:
+class PostgresStorage(SqlStorage[PostgresClient]):
     """
     Storage in a PostgreSQL database.
 
@@ -86,179 +77,46 @@ class PostgresStorage:
         self.settings: PostgresSettings = settings
         self.capabilities: frozenset[str] = STORAGE_CAPABILITIES
         self.volatile: bool = False
-        self._context = context
-        self._prefix = settings.prefix or prefix_of(context.namespace)
-        self._tables = build_tables(self._prefix, schema=settings.schema_name, twins=True)
-        self._door = _Door(settings.where)
-        self._dialect = PostgresDialect(
-            naive_timezone=settings.naive_timezone,
-            scope=f"{settings.schema_name}.{self._prefix}",
-        )
-        #: What is shared with other users of the database, while the store is open.
-        self._opened: AsyncExitStack | None = None
-        #: How many ``async with`` blocks are inside; the last one closes.
-        self._entered = 0
-        host = SqlHost(
-            executor=self._door,
-            dialect=self._dialect,
-            tables=self._tables,
-            clock=context.clock,
-            ids=context.ids,
-            retention_index=self._create_retention_index,
+        self._prefix = settings.prefix or prefix_of(context.namespace, longest=_LONGEST_NAMESPACE)
+        super().__init__(
+            where=settings.where,
+            dialect=PostgresDialect(
+                naive_timezone=settings.naive_timezone,
+                scope=f"{settings.schema_name}.{self._prefix}",
+            ),
+            tables=build_tables(self._prefix, schema=settings.schema_name, twins=True),
+            context=context,
+            disable_init=settings.disable_init,
             max_snapshot_bytes=settings.max_snapshot_bytes,
         )
-        self._memory = SqlMemory(host)
-        self._workflows = SqlWorkflows(host)
-        self._notifications = SqlNotifications(host)
-        self._thread_state = SqlThreadState(host)
-        self._background_tasks = SqlBackgroundTasks(host)
-        self._schedules = SqlSchedules(host)
 
-    # -- domains ---------------------------------------------------------------------------
+    def _share_client(self) -> AbstractAsyncContextManager[PostgresClient]:
+        return share_client(self._context, self.settings)
 
-    @property
-    def memory(self) -> SqlMemory:
-        """Threads, messages, resources."""
-        return self._memory
-
-    @property
-    def workflows(self) -> SqlWorkflows:
-        """Snapshots of runs."""
-        return self._workflows
-
-    @property
-    def notifications(self) -> SqlNotifications:
-        """The inbox."""
-        return self._notifications
-
-    @property
-    def thread_state(self) -> SqlThreadState:
-        """Small values of threads."""
-        return self._thread_state
-
-    @property
-    def background_tasks(self) -> SqlBackgroundTasks:
-        """Detached tool calls."""
-        return self._background_tasks
-
-    @property
-    def schedules(self) -> SqlSchedules:
-        """Timers."""
-        return self._schedules
-
-    # -- life ------------------------------------------------------------------------------
-
-    async def init(self) -> None:
-        """
-        Connect and create or add what is missing, unless told not to.
-
-        Raises:
-            StorageSchemaError: The server is too old, the database too new, or something is
-                missing and ``disable_init`` is set.
-            StorageError: The database can't be reached, or refuses us.
-        """
-        if self._opened is not None:
-            return
-        async with AsyncExitStack() as stack:
-            self._door.client = await stack.enter_async_context(
-                share_client(self._context, self.settings)
-            )
-            try:
-                await self._migrate()
-            except BaseException:
-                self._door.client = None
-                raise
-            self._opened = stack.pop_all()
-
-    async def _migrate(self) -> None:
-        plan = await self._door.read_program("init", lambda: self._migration(apply=False))
-        if plan and not self.settings.disable_init:
-            await self._door.opened().transact(
-                "init", lambda: self._migration(apply=True), seconds=_MIGRATION_TIMEOUT
-            )
-        elif plan:
-            raise StorageSchemaError(
-                f"{self._door.where} has to be migrated first: {len(plan.statements)} statements "
-                "are missing, and disable_init is set.",
-                id=error_id("init"),
-                hint="Run: mastra-py migrate",
-                details={"statements": len(plan.statements)},
-            )
+    def _open_client(self) -> AbstractAsyncContextManager[PostgresClient]:
+        return open_client(self.settings)
 
     def _migration(self, *, apply: bool) -> Program[MigrationPlan]:
         compression = self.settings.snapshot_compression
         return migration(self._tables, self._prefix, compression=compression, apply=apply)
 
-    async def aclose(self) -> None:
-        """Close the connections if nobody else uses them; every later call raises."""
-        opened, self._opened = self._opened, None
-        self._door.left = self._door.client or self._door.left
-        self._door.client = None
-        if opened is not None:
-            await opened.aclose()
+    def _plan_of_nothing(self) -> MigrationPlan:
+        return plan_of_nothing(self._tables, self._prefix)
 
-    async def __aenter__(self) -> Self:
-        await self.init()
-        self._entered += 1
-        return self
+    async def _change(self, operation: str, program: ProgramFactory[T]) -> T:
+        return await self._door.opened().transact(operation, program, seconds=_MIGRATION_TIMEOUT)
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entered -= 1
-        if self._entered <= 0:
-            self._entered = 0
-            await self.aclose()
+    async def _create_retention_index(self, table: str, column: str) -> None:
+        [found] = [t for t in self._tables.shared() if t.name == table]
+        await self._change(
+            "prune", atomic(Step(plain(retention_index(found, column), writes=True)))
+        )
 
     # -- administration --------------------------------------------------------------------
-
-    async def plan_migration(self) -> MigrationPlan:
-        """
-        What ``init`` would do to the database right now; nothing is changed.
-
-        Connects for the moment if the store isn't open.
-        """
-        async with self._ajar():
-            return await self._door.read_program("plan", lambda: self._migration(apply=False))
 
     async def check_integrity(self) -> None:
         """Nothing to say: the server looks after its own files."""
         return
-
-    @asynccontextmanager
-    async def _ajar(self) -> AsyncIterator[None]:
-        """The database for one look, also if the store isn't open."""
-        if self._door.client is not None:
-            yield
-            return
-        async with open_client(self.settings) as client:
-            self._door.client = client
-            try:
-                yield
-            finally:
-                self._door.client = None
-
-    def export_ddl(self) -> str:
-        """Everything that an empty database needs, as SQL text for whoever may run it."""
-        plan = plan_of_nothing(self._tables, self._prefix)
-        return ";\n".join(plan.statements) + ";\n"
-
-    def diagnostics(self) -> Mapping[str, int]:
-        """
-        What the store holds open right now, by kind; looks at nothing but itself.
-
-        After ``aclose()`` every number is 0, unless another store of the same context still
-        uses the database: what is shared belongs to its last user.
-        """
-        client = self._door.client
-        if client is None and self._door.left is not None and self._door.left.is_closed:
-            client = self._door.left
-        if client is None:
-            return {"connections": 0, "waiting_calls": 0}
-        return client.held()
 
     async def server_info(self) -> dict[str, str]:
         """Product and version of the server."""
@@ -305,91 +163,3 @@ class PostgresStorage:
             tables={t.name: found[0][0] for t, found in zip(tables, rows, strict=True)},
             sizes={t.name: found[0][1] for t, found in zip(tables, rows, strict=True)},
         )
-
-    def observe(self, observer: Observer | None) -> None:
-        """
-        Call this for every statement from now on; None stops it.
-
-        It must neither wait nor raise. Stores that share the database share the observer.
-        """
-        self._door.opened().observe(observer)
-
-    async def dangerously_clear_all(self) -> None:
-        """Delete every row of the six domains and of our own claims."""
-        for domain in (
-            self._memory,
-            self._workflows,
-            self._notifications,
-            self._thread_state,
-            self._background_tasks,
-            self._schedules,
-        ):
-            await domain.dangerously_clear_all()
-
-    async def _create_retention_index(self, table: str, column: str) -> None:
-        if not self.settings.disable_init:
-            [found] = [t for t in self._tables.shared() if t.name == table]
-            await self._door.opened().transact(
-                "prune",
-                lambda: _only(plain(retention_index(found, column), writes=True)),
-                seconds=_MIGRATION_TIMEOUT,
-            )
-
-
-def _only(statement: Any) -> Program[None]:
-    yield (Step(statement),)
-
-
-class _Door:
-    """The executor as domains know it: open or closed, whatever is behind it."""
-
-    def __init__(self, where: str) -> None:
-        self.where: str = where
-        self.client: PostgresClient | None = None
-        #: The client that was behind it, so that what it still holds can be told.
-        self.left: PostgresClient | None = None
-
-    def opened(self) -> PostgresClient:
-        """The client behind the door."""
-        if self.client is None:
-            raise StorageConnectionError(
-                f"The store of {self.where} is closed, or was not opened yet.",
-                id=error_id("open"),
-                hint="Use it inside `async with`.",
-            )
-        return self.client
-
-    async def read(self, operation: str, *steps: Step) -> list[Rows]:
-        return await (self.client or self.opened()).read(operation, *steps)
-
-    async def write(self, operation: str, step: Step) -> Rows:
-        return await (self.client or self.opened()).write(operation, step)
-
-    async def transact(self, operation: str, program: ProgramFactory[T]) -> T:
-        return await (self.client or self.opened()).transact(operation, program)
-
-    async def read_program(self, operation: str, program: ProgramFactory[T]) -> T:
-        """Run a program that only reads, without any lock; it may see several states."""
-        running = program()
-        try:
-            steps = next(running)
-            while True:
-                steps = running.send(await self.read(operation, *steps))
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-
-
-def prefix_of(namespace: str) -> str:
-    """A prefix of table names for a namespace; equal namespaces have equal prefixes."""
-    if not namespace:
-        return ""
-    plain_name = re.sub(r"[^A-Za-z0-9]", "_", namespace)
-    if len(plain_name) > _LONGEST_NAMESPACE:
-        digest = hashlib.sha256(namespace.encode()).hexdigest()[:8]
-        plain_name = f"{plain_name[: _LONGEST_NAMESPACE - 9]}_{digest}"
-    return f"{plain_name}_" if not plain_name[0].isdigit() else f"_{plain_name}_"
-
-
-#: With a prefix of this length and what stands around it no table's name is cut.
-_LONGEST_NAMESPACE: Final = 28

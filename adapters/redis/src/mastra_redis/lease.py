@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
 
 from mastra_core.base import jsonjs
-from mastra_core.contracts.lease import (
-    MAX_TTL_MS,
-    MIN_TTL_MS,
-    LeaseCapabilities,
-    LeaseEvent,
-    LeaseGrant,
-    LeaseRecord,
-)
+from mastra_core.bus.lease_watching import Watcher
+from mastra_core.bus.leasing import EXPIRY_GRACE_S, MAX_HELD, LeaseBase, check_ttl
+from mastra_core.bus.timers import first_of
+from mastra_core.contracts.lease import LeaseEvent, LeaseGrant, LeaseRecord
 from mastra_core.errors import MastraError, PubSubClosedError
 from mastra_core.plugins.context import AdapterContext
 from mastra_redis.capabilities import LEASE_CAPABILITIES
@@ -39,18 +34,21 @@ logger = logging.getLogger(__name__)
 
 #: Fences outlive their leases by this (L4).
 _FENCE_KEPT_MS: Final = 7 * 24 * 3_600_000
-#: How long after its time an expiry is reported (L7).
-_EXPIRY_GRACE_S: Final = 0.02
-#: From so many on, those that expired without release are forgotten, the oldest first.
-_MAX_HELD: Final = 10_000
-#: Events of one key that wait for a slow reader.
-_MAX_EVENTS: Final = 1_000
+#: How long closing waits for a server that doesn't answer.
 _CLOSE_S: Final = 5.0
 #: How long a grant waits for replicas at most.
 _REPLICAS_MS: Final = 1_000
 
 
-class RedisLease:
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Watcher(Watcher):
+    """The events of one key that somebody follows."""
+
+    #: What the server said when the watch began.
+    first: asyncio.Future[Any] | None = None
+
+
+class RedisLease(LeaseBase[Server]):
     """
     A lease provider; implements ``contracts.lease.LeaseProvider``. Opens with the first call.
 
@@ -75,21 +73,13 @@ class RedisLease:
             settings = RedisLeaseSettings(url=settings, **options)
         context = context or AdapterContext()
         _ = settings.driver_url  # refuses a URL that is none of ours
-        self.lease_capabilities: LeaseCapabilities = LEASE_CAPABILITIES
+        super().__init__(capabilities=LEASE_CAPABILITIES, clock=context.clock, ids=context.ids)
         self.settings: RedisLeaseSettings = settings
         self._context = context
-        self._clock = context.clock
         self._where = place_of_url(settings.url)
         namespace = f"{context.namespace}:" if context.namespace else ""
         self._prefix = raw(namespace + settings.key_prefix)
         self._channel = self._prefix + b":lease-events"
-        #: Tells this incarnation from others that use the same owner (L3).
-        self._holder = context.ids.new("holder")
-        self._server: Server | None = None
-        self._opened: AsyncExitStack | None = None
-        self._opening: asyncio.Lock | None = None
-        self._is_closed = False
-        self._closed = asyncio.Event()
         #: What was acquired here and not let go: key to (owner, holder, fence).
         self._held: dict[str, tuple[str, str, int | None]] = {}
         self._watchers: set[_Watcher] = set()
@@ -100,7 +90,7 @@ class RedisLease:
         self, key: str, owner: str, ttl_ms: int, *, holder: str | None = None
     ) -> LeaseGrant:
         """Take the key if it is free, expired or already ours."""
-        _check_ttl(ttl_ms)
+        check_ttl(ttl_ms)
         own_holder = holder or self._holder
         answer = await self._run(
             "acquire_lease",
@@ -127,7 +117,7 @@ class RedisLease:
         holder: str | None = None,
     ) -> bool:
         """Set the remaining time if it is live and ours; never revives."""
-        _check_ttl(ttl_ms)
+        check_ttl(ttl_ms)
         answer = await self._change("renew", key, owner, holder=holder, fence=fence, ttl_ms=ttl_ms)
         return bool(answer[0])
 
@@ -152,7 +142,7 @@ class RedisLease:
         to_holder: str | None = None,
     ) -> LeaseGrant:
         """Hand the key on in one step, without an instant in which it is free."""
-        _check_ttl(ttl_ms)
+        check_ttl(ttl_ms)
         answer = await self._change(
             "transfer",
             key,
@@ -170,14 +160,9 @@ class RedisLease:
                 self._hold(key, to_owner, self._holder, grant.fence)
         return grant
 
-    async def get_lease_owner(self, key: str) -> str | None:
-        """The live owner; None if there is none."""
-        record = await self.get_lease(key)
-        return record.owner if record else None
-
     async def get_lease(self, key: str) -> LeaseRecord | None:
         """The live lease; None if there is none."""
-        await self._ready()
+        await self._opened()
         return _record(await self._run("get_lease", "lease_get", key, (), (), repeatable=True))
 
     async def check_lease(self, key: str, owner: str, fence: int) -> bool:
@@ -190,68 +175,29 @@ class RedisLease:
         if self._is_closed:
             raise PubSubClosedError
         watcher = _Watcher(key)
-        if self._server is not None:
+        if self._place is not None:
             # Followed from now on, not only from the first read.
-            self._follow_from_now(watcher, self._server)
+            self._follow_from_now(watcher, self._place)
         return self._follow(watcher)
-
-    async def aclose(self) -> None:
-        """Release what this instance still holds and close; idempotent."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._closed.set()
-        try:
-            if self._server is not None:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_CLOSE_S):
-                        await self._release_all()
-        finally:
-            # Also when we are cancelled meanwhile.
-            if self._server is not None:
-                self._server.link.stop_listening(self._channel, self._heard)
-            self._held.clear()
-            self._server = None
-            opened, self._opened = self._opened, None
-            if opened is not None:
-                await opened.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._ready()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     def open_resources(self) -> dict[str, int]:
         """What is open right now, by kind."""
-        if self._server is None:
+        if self._place is None:
             return {"connections": 0, "waiting_calls": 0}
-        return self._server.held()
+        return self._place.held()
 
     # -- inside --------------------------------------------------------------------------------
 
-    async def _ready(self) -> Server:
-        if self._is_closed:
-            raise PubSubClosedError("The lease provider is closed.")
-        if self._server is not None:
-            return self._server
-        self._opening = self._opening or asyncio.Lock()
-        async with self._opening:
-            if self._server is None:
-                async with AsyncExitStack() as stack:
-                    share = self._context.share(
-                        self.settings.connection_key(), lambda: open_server(self.settings)
-                    )
-                    with lease_errors("open", self._where):
-                        self._server = await stack.enter_async_context(share)
-                    self._opened = stack.pop_all()
-        return self._server
+    def _open_place(self) -> AbstractAsyncContextManager[Server]:
+        settings = self.settings
+        return self._context.share(settings.connection_key(), lambda: open_server(settings))
+
+    def _open_errors(self) -> AbstractContextManager[None]:
+        return lease_errors("open", self._where)
+
+    def _leave(self, place: Server) -> None:
+        place.link.stop_listening(self._channel, self._heard)
+        self._held.clear()
 
     def _common(self, key: str) -> list[Argument]:
         return [self._channel, jsonjs.encode_bytes(key), _FENCE_KEPT_MS]
@@ -270,7 +216,7 @@ class RedisLease:
         *,
         repeatable: bool = False,
     ) -> Any:
-        server = await self._ready()
+        server = await self._opened()
         with lease_errors(operation, self._where):
             return await server.scripts.run(
                 script, self._keys(key), [*common, *args], repeatable=repeatable
@@ -306,17 +252,17 @@ class RedisLease:
 
     async def _is_replicated(self, ttl_ms: int) -> bool:
         wanted = self.settings.wait_replicas
-        if not wanted or self._server is None:
+        if not wanted or self._place is None:
             return True
         with lease_errors("acquire_lease", self._where):
             wait_ms = max(1, min(_REPLICAS_MS, ttl_ms // 3))
-            confirmed = await self._server.link.call("WAIT", wanted, wait_ms)
+            confirmed = await self._place.link.call("WAIT", wanted, wait_ms)
         return int(confirmed) >= wanted
 
     def _hold(self, key: str, owner: str, holder: str, fence: int | None) -> None:
         self._held.pop(key, None)
         self._held[key] = (owner, holder, fence)
-        if len(self._held) > _MAX_HELD:
+        if len(self._held) > MAX_HELD:
             del self._held[next(iter(self._held))]
 
     def _forget(self, key: str, owner: str) -> None:
@@ -324,13 +270,15 @@ class RedisLease:
         if held is not None and held[0] == owner:
             del self._held[key]
 
-    async def _release_all(self) -> None:
-        server = self._server
-        if server is None:
-            return
+    async def _release_all(self, place: Server) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._release_each(place)
+
+    async def _release_each(self, place: Server) -> None:
         script = script_named("lease_change")
         replies = [
-            server.link.send(
+            place.link.send(
                 ("EVALSHA", script.sha, 2, *self._keys(key), *self._release_words(key, held))
             )
             for key, held in self._held.items()
@@ -379,7 +327,7 @@ class RedisLease:
                 watcher.tell(event)
 
     async def _follow(self, watcher: _Watcher) -> AsyncIterator[LeaseEvent]:
-        server = await self._ready()
+        server = await self._opened()
         if watcher not in self._watchers:
             self._follow_from_now(watcher, server)
         try:
@@ -406,8 +354,8 @@ class RedisLease:
                 known = current
         finally:
             self._watchers.discard(watcher)
-            if not self._watchers and self._server is not None:
-                self._server.link.stop_listening(self._channel, self._heard)
+            if not self._watchers and self._place is not None:
+                self._place.link.stop_listening(self._channel, self._heard)
 
     async def _first_look(self, watcher: _Watcher) -> LeaseRecord | None:
         if watcher.first is None:
@@ -426,38 +374,10 @@ class RedisLease:
         watcher.arrived.clear()
         longest_s = self.settings.watch_poll_ms / 1000
         if known is not None:
-            longest_s = min(longest_s, known.ttl_remaining_ms / 1000 + _EXPIRY_GRACE_S)
-        waits: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(watcher.arrived.wait()),
-            asyncio.ensure_future(self._closed.wait()),
-            asyncio.ensure_future(self._clock.sleep(longest_s)),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.wait(waits)
+            longest_s = min(longest_s, known.ttl_remaining_ms / 1000 + EXPIRY_GRACE_S)
+        await first_of(watcher.arrived.wait(), self._closed.wait(), self._clock.sleep(longest_s))
         if self._is_closed:
             raise PubSubClosedError
-
-
-class _Watcher:
-    """The events of one key that somebody follows."""
-
-    __slots__ = ("arrived", "events", "first", "key")
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.events: deque[LeaseEvent] = deque(maxlen=_MAX_EVENTS)
-        self.arrived = asyncio.Event()
-        #: What the server said when the watch began.
-        self.first: asyncio.Future[Any] | None = None
-
-    def tell(self, event: LeaseEvent) -> None:
-        """Queue an event; the oldest goes if nobody reads."""
-        self.events.append(event)
-        self.arrived.set()
 
 
 def _what_happened(
@@ -471,17 +391,6 @@ def _what_happened(
     if known is None or (known.owner, known.fence) != (current.owner, current.fence):
         return LeaseEvent(kind="acquired", key=key, owner=current.owner, fence=current.fence)
     return None
-
-
-def _check_ttl(ttl_ms: int) -> None:
-    """
-    Refuse a time to live before anything is touched (L1).
-
-    Raises:
-        ValueError: It isn't an integer in 50 … 86 400 000.
-    """
-    if type(ttl_ms) is not int or not MIN_TTL_MS <= ttl_ms <= MAX_TTL_MS:
-        raise ValueError(f"ttl_ms is {ttl_ms!r}, not an integer in {MIN_TTL_MS} … {MAX_TTL_MS}.")
 
 
 def _grant(answer: Any) -> LeaseGrant:

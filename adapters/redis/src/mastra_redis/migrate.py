@@ -7,17 +7,15 @@ write into a database whose indexes a newer one keeps in another way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from mastra_core.errors import StorageSchemaError
+from mastra_core.rules.migrations import MigrationPlan, too_new
 from mastra_redis.errors import error_id
 from mastra_redis.storage.host import Host
 
 __all__ = (
     "COMPONENT",
     "SCHEMA_VERSION",
-    "MigrationPlan",
     "found_version",
     "migrate",
     "plan",
@@ -31,22 +29,6 @@ SCHEMA_VERSION: Final = 1
 """Raised whenever indexes are kept in another way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationPlan:
-    """What has to be done to a database; nothing, if there are no statements."""
-
-    #: Version that the database holds; 0 for one that we never touched.
-    found_version: int
-    target_version: int = SCHEMA_VERSION
-    #: Commands, as ``redis-cli`` takes them.
-    statements: tuple[str, ...] = ()
-    #: Nothing is ever left out here.
-    skipped: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.statements)
-
-
 async def found_version(host: Host) -> int:
     """
     The version that the database holds.
@@ -57,12 +39,13 @@ async def found_version(host: Host) -> int:
     found = await host.read("plan_migration", "HGET", host.keys.schema, COMPONENT)
     version = int(found or 0)
     if version > SCHEMA_VERSION:
-        raise StorageSchemaError(
-            f"{host.where} is kept by a newer version of mastra-redis: its schema is {version}, "
-            f"this one knows {SCHEMA_VERSION}.",
-            id=error_id("init"),
-            hint="Upgrade mastra-redis.",
-            details={"found": version, "known": SCHEMA_VERSION},
+        raise too_new(
+            host.where,
+            COMPONENT,
+            found=version,
+            known=SCHEMA_VERSION,
+            package="mastra-redis",
+            error_id=error_id("init"),
         )
     return version
 
@@ -73,7 +56,9 @@ async def plan(host: Host) -> MigrationPlan:
     statements: tuple[str, ...] = ()
     if version < SCHEMA_VERSION:
         statements = (statement(host),)
-    return MigrationPlan(found_version=version, statements=statements)
+    return MigrationPlan(
+        found_version=version, target_version=SCHEMA_VERSION, statements=statements
+    )
 
 
 def statement(host: Host) -> str:

@@ -25,6 +25,7 @@ __all__ = (
     "Rows",
     "Step",
     "atomic",
+    "read_program",
 )
 
 Row: TypeAlias = tuple[Any, ...]
@@ -118,3 +119,15 @@ def atomic(*steps: Step) -> ProgramFactory[list[Rows]]:
         return (yield steps)
 
     return program
+
+
+async def read_program(executor: Executor, operation: str, program: ProgramFactory[T]) -> T:
+    """Run a program that only reads, without any lock; it may see several states."""
+    running = program()
+    try:
+        steps = next(running)
+        while True:
+            steps = running.send(await executor.read(operation, *steps))
+    except StopIteration as finished:
+        result: T = finished.value
+        return result

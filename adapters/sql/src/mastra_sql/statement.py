@@ -6,7 +6,7 @@ its text, the order of its parameters and the names of its result columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, cast
@@ -21,6 +21,7 @@ __all__ = (
     "Statement",
     "StatementCache",
     "compile_statement",
+    "plain",
 )
 
 TWICE = "__twice"
@@ -107,6 +108,22 @@ def compile_statement(
         documents=documents,
         volatile=volatile,
         bind=_binder(names, fixed),
+    )
+
+
+def plain(
+    sql: str, *, parameters: Sequence[str] = (), columns: Sequence[str] = (), writes: bool = False
+) -> Statement:
+    """A statement that is text already; its values are given in order."""
+    return Statement(
+        name="plain",
+        sql=sql,
+        parameters=tuple(parameters),
+        columns=tuple(columns),
+        writes=writes,
+        documents=False,
+        volatile=False,
+        bind=lambda values: tuple(values[name] for name in parameters),
     )
 
 

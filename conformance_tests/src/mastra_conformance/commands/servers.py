@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mastra_conformance.commands.exits import CommandError, Exit, print_json, print_lines
-from mastra_conformance.node.packages import find_node, install_node
+from mastra_conformance.node.packages import find_node, find_pages, install_node
 from mastra_conformance.report.table import align
 from mastra_conformance.servers.find import find_server
 from mastra_conformance.servers.install import InstallError, install_server
@@ -71,7 +71,9 @@ def install(arguments: argparse.Namespace) -> Exit:
 def _install(name: str, *, if_missing: bool) -> str:
     if name == NODE:
         place = find_node() if if_missing else None
-        return str((place if place and not isinstance(place, Missing) else install_node()).node)
+        if place is None or isinstance(place, Missing) or find_pages(place) is not None:
+            place = install_node()
+        return str(place.node)
     product = product_named(name)
     found = find_server(product) if if_missing else None
     if isinstance(found, Found):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from mastra_conformance.node.packages import (
     NODE_PACKAGES,
+    PAGE_PACKAGES,
     NodePlace,
     find_node,
+    find_pages,
     install_node,
 )
 from mastra_conformance.node.peer import NodePeer, NodePeerError, node_peer
@@ -17,10 +19,12 @@ from mastra_conformance.node.stores import node_store
 
 __all__ = (
     "NODE_PACKAGES",
+    "PAGE_PACKAGES",
     "NodePeer",
     "NodePeerError",
     "NodePlace",
     "find_node",
+    "find_pages",
     "install_node",
     "node_peer",
     "node_store",

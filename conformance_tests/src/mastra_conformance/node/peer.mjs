@@ -6,6 +6,7 @@
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
+import { checkMessages, readPage } from './pages.mjs';
 import { RedisBus } from './redis_bus.mjs';
 import { scriptedModel } from './scripted_model.mjs';
 
@@ -59,6 +60,40 @@ async function domain(name) {
 async function callStore({ domain: name, method, args = [] }) {
   const found = await domain(name);
   return found[method](...args);
+}
+
+/** A value with `{n}` in its texts replaced by a number. */
+function numbered(value, number) {
+  if (typeof value === 'string') return value.replaceAll('{n}', String(number));
+  if (Array.isArray(value)) return value.map((part) => numbered(part, number));
+  if (value === null || typeof value !== 'object' || value instanceof Date) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, part]) => [key, numbered(part, number)]),
+  );
+}
+
+/**
+ * Microseconds per call of the store: of one caller the median of its calls, of many what each
+ * costs, all in all. `{n}` in the arguments is another number in every call, from `first` on.
+ */
+async function timeStore({ domain: name, method, args = [], calls, tasks = 1, first = 0, of = 0 }) {
+  const found = await domain(name);
+  const ready = Array.from({ length: calls }, (_, place) =>
+    numbered(args, of ? (first + place) % of : first + place),
+  );
+  const durations = [];
+  const began = performance.now();
+  await Promise.all(
+    Array.from({ length: tasks }, async () => {
+      for (let given = ready.pop(); given !== undefined; given = ready.pop()) {
+        const start = performance.now();
+        await found[method](...given);
+        durations.push(performance.now() - start);
+      }
+    }),
+  );
+  if (tasks > 1) return ((performance.now() - began) / calls) * 1000;
+  return durations.sort((one, other) => one - other)[Math.floor(calls / 2)] * 1000;
 }
 
 // -- agents -------------------------------------------------------------------------------------
@@ -171,6 +206,7 @@ async function subscribe({ bus, topic, group, as, answer = 'ack', startFrom = 'e
 const DOES = {
   open,
   store: callStore,
+  time: timeStore,
   mastra: startMastra,
   agent: callAgent,
   dispatch,
@@ -181,6 +217,8 @@ const DOES = {
   subscribe,
   received: async ({ as }) => received[as],
   'bus-call': async ({ bus, method, args = [] }) => held.buses[bus][method](...args),
+  'read-page': async (order) => readPage(require, order),
+  'check-messages': async (order) => checkMessages(require, order),
   version: async () => ({
     node: process.version,
     core: require('@mastra/core/package.json').version,

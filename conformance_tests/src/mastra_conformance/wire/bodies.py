@@ -16,8 +16,10 @@ from mastra_conformance.wire.expressions import (
 from mastra_core.agent.tools import FunctionTool
 from mastra_core.contracts.tool import ToolContext
 from mastra_core.messages.signals import wire_form
+from mastra_core.messages.state_lanes import lane_facts
 from mastra_core.processors.arguments import ProcessorArgs, StepPatch
 from mastra_core.testing.scripted_model import Gates
+from mastra_core.wire.signals import Signal
 
 __all__ = (
     "Journal",
@@ -97,6 +99,7 @@ async def _run(operations: Operations, args: Any, context: ToolContext, gates: G
 _HOOKS: Final = {
     "processInput": "process_input",
     "processInputStep": "process_input_step",
+    "computeStateSignal": "compute_state_signal",
     "processLLMRequest": "process_llm_request",
     "processLLMResponse": "process_llm_response",
     "processOutputStream": "process_output_stream",
@@ -111,7 +114,13 @@ _WITH_MESSAGES: Final = (
     *("processOutputResult", "processAPIError"),
 )
 _WITH_STEP: Final = (
-    *("processInputStep", "processLLMRequest", "processLLMResponse", "processOutputStep"),
+    *(
+        "processInputStep",
+        "computeStateSignal",
+        "processLLMRequest",
+        "processLLMResponse",
+        "processOutputStep",
+    ),
     *("processToolResult", "processAPIError"),
 )
 
@@ -166,6 +175,8 @@ class SceneProcessor:
         if name in _WITH_MESSAGES:
             seen["messages"] = [_brief(message) for message in args.messages]
         match name:
+            case "computeStateSignal":
+                seen["args"] = _lane_form(args)
             case "processOutputStream":
                 assert args.part is not None
                 seen["part"] = args.part["type"]
@@ -211,6 +222,28 @@ class SceneProcessor:
                 pass
             case _:
                 raise UnknownVocabularyError("operation of a hook", word)
+
+
+def _lane_form(args: ProcessorArgs) -> dict[str, Any]:
+    """What a processor was told about its lane."""
+    assert args.context_window is not None
+    form: dict[str, Any] = {"contextWindow": {"hasSnapshot": args.context_window.has_snapshot}}
+    if args.last_snapshot is not None:
+        form["lastSnapshot"] = _state_form(args.last_snapshot)
+    form["deltas"] = [_state_form(signal) for signal in args.deltas_since_snapshot]
+    form["active"] = [_state_form(signal) for signal in args.active_state_signals]
+    if args.tracking is not None:
+        form["tracking"] = dict(args.tracking)
+    return form
+
+
+def _state_form(signal: Signal) -> dict[str, Any]:
+    facts = lane_facts(signal) or {}
+    return {
+        "id": signal.id,
+        **{name: facts[name] for name in ("mode", "cacheKey", "version")},
+        "contents": signal.contents,
+    }
 
 
 def _holds(when: Mapping[str, Any], number: int, args: ProcessorArgs) -> bool:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mastra_conformance.wire.bodies import Journal, SceneProcessor, tool_from_data
-from mastra_conformance.wire.expressions import UnknownVocabularyError
+from mastra_conformance.wire.expressions import UnknownVocabularyError, snake_members
 from mastra_conformance.wire.forms import plain
 from mastra_conformance.wire.policies import policy_from_data
 from mastra_conformance.wire.quiet import Quiet
 from mastra_conformance.wire.scene import Scene
 from mastra_core import Agent, Mastra
+from mastra_core.agent.memory import MemoryOptions
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import UuidIds
 from mastra_core.config import Settings
@@ -38,6 +39,7 @@ _TURNS: Final = 20
 _KNOWN_MEMBERS: Final = {
     *("name", "tools", "memory", "notifications", "maxProcessorRetries"),
     *("inputProcessors", "outputProcessors", "errorProcessors", "backgroundTasks"),
+    *("description", "subAgents"),
 }
 
 
@@ -105,15 +107,16 @@ async def open_stage(scene: Scene, store: Storage, clock: Clock) -> AsyncIterato
     gates, journal = Gates(), Journal()
     described: Mapping[str, Mapping[str, Any]] = scene.setup.get("agents", {})
     requests: list[dict[str, Any]] = []
-    agents = {
-        name: _agent(
+    agents: dict[str, Agent] = {}
+    for name, data in described.items():
+        agents[name] = _agent(
             name,
             data,
             _NotedModel(name, scene.script.get(name, ()), gates, requests),
             _Props(gates=gates, journal=journal, inbox=store.notifications),
+            # Described before whoever calls them.
+            {worker: agents[worker] for worker in data.get("subAgents", ())},
         )
-        for name, data in described.items()
-    }
     async with Mastra(
         storage=None if scene.setup.get("noStorage") else store,
         lease="memory:",
@@ -181,16 +184,24 @@ class _Props:
         return tool_from_data(name, data, gates=self.gates, journal=self.journal)
 
 
-def _agent(name: str, data: Mapping[str, Any], model: ScriptedModel, props: _Props) -> Agent:
+def _agent(
+    name: str,
+    data: Mapping[str, Any],
+    model: ScriptedModel,
+    props: _Props,
+    sub_agents: Mapping[str, Agent],
+) -> Agent:
     for member in set(data) - _KNOWN_MEMBERS:
         raise UnknownVocabularyError("member of an agent", member)
     return Agent(
         id=name,
         name=data.get("name"),
+        description=data.get("description", ""),
         instructions="Help.",
         model=model,
         tools={tool: props.tool(tool, body) for tool, body in data.get("tools", {}).items()},
-        memory=data.get("memory", True),
+        agents=sub_agents,
+        memory=_memory(data),
         notifications=(
             {"delivery_policy": policy_from_data(data["notifications"])}
             if "notifications" in data
@@ -202,6 +213,11 @@ def _agent(name: str, data: Mapping[str, Any], model: ScriptedModel, props: _Pro
         max_processor_retries=data.get("maxProcessorRetries"),
         background_tasks=data.get("backgroundTasks"),
     )
+
+
+def _memory(data: Mapping[str, Any]) -> bool | MemoryOptions:
+    chosen = data.get("memory", True)
+    return chosen if isinstance(chosen, bool) else MemoryOptions(**snake_members(chosen))
 
 
 def _processors(data: Mapping[str, Any], kind: str, journal: Journal) -> list[SceneProcessor]:

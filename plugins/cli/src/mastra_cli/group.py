@@ -27,6 +27,7 @@ _WITHOUT_COMMANDS: Final = frozenset(
         "mastra-core",
         "mastra-cli",
         "mastra-models",
+        "mastra-processors",
         "mastra-sql",
         "mastra-libsql",
         "mastra-postgres",

@@ -11,12 +11,12 @@ from pydantic import Field
 from mastra_core.bus import BusOptions, EventEngine
 from mastra_core.contracts.pubsub import PubSubCapabilities
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_libsql.bus_dialect import bus_dialect
 from mastra_libsql.bus_schema import BusSchema, plan_of_parts
 from mastra_libsql.capabilities import MAX_REMOTE_EVENT_BYTES, PUBSUB_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.lease import LibSQLLease, LibSQLLeaseSettings
-from mastra_libsql.migrate import MigrationPlan
 from mastra_libsql.pubsub.driver import LibSQLDriver
 from mastra_libsql.settings import PREFIX, LibSQLConnection, Target, TargetKind
 from mastra_libsql.sharing import Place, open_place, plan_of_place
@@ -142,7 +142,7 @@ class LibSQLPubSub(EventEngine):
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
         plan = plan_of_parts(self._schema.bus_parts(), self._schema.versions)
-        return ";\n".join(plan.statements) + ";\n"
+        return script(plan.statements)
 
 
 def _capabilities_of(target: Target) -> PubSubCapabilities:

@@ -273,8 +273,12 @@ class MongoDriver:
             page, is_end = await self._log.read_after(topic, position, limit)
         tail = self._tails.get(topic)
         if tail is not None and page.position[0] != ANY_EPOCH and is_end:
+            known = (tail.epoch, tail.last)
             tail.reached(page.position)
             self._log.learn(topic, *page.position)
+            if known != (tail.epoch, tail.last):
+                # Somebody read what no hint told of; those who wait wouldn't find it by looking.
+                self._tell(topic)
         elif not is_end:
             self._unsure.add(topic)
         return page

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+from mastra_core.base.blocks import OpenInBlocks
+from mastra_core.base.naming import prefix_of
 from mastra_core.base.redact import redact_url
 from mastra_core.contracts.storage.health import StoreHealth
-from mastra_core.errors import StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import not_migrated
 from mastra_mongodb.capabilities import STORAGE_CAPABILITIES
 from mastra_mongodb.errors import error_id, storage_errors
 from mastra_mongodb.health import look_at
@@ -47,7 +47,7 @@ class StoreFacts:
     tables: dict[str, int]
 
 
-class MongoStorage:
+class MongoStorage(OpenInBlocks):
     """
     Storage in a MongoDB database.
 
@@ -77,7 +77,7 @@ class MongoStorage:
         self.capabilities: frozenset[str] = STORAGE_CAPABILITIES
         self.volatile: bool = False
         self._context = context
-        self._names = Names(settings.prefix or _prefix_of(context.namespace))
+        self._names = Names(settings.prefix or prefix_of(context.namespace))
         self._component = storage_component(self._names)
         self._host = Host(
             names=self._names,
@@ -90,8 +90,6 @@ class MongoStorage:
         #: What is shared with other users of the database, while the store is open.
         self._opened: AsyncExitStack | None = None
         self._opening = asyncio.Lock()
-        #: How many ``async with`` blocks are inside; the last one closes.
-        self._entered = 0
         self._memory = MongoMemory(self._host)
         self._workflows = MongoWorkflows(self._host)
         self._notifications = MongoNotifications(self._host)
@@ -161,13 +159,7 @@ class MongoStorage:
         if plan and not self.settings.disable_init:
             await apply_plan(pool, plan, self._component, self._names)
         elif plan:
-            raise StorageSchemaError(
-                f"{self._host.where} has to be migrated first: {len(plan.statements)} commands "
-                "are missing, and disable_init is set.",
-                id=error_id("init"),
-                hint="Run: mastra-py migrate",
-                details={"statements": len(plan.statements)},
-            )
+            raise not_migrated(self._host.where, plan.statements, error_id=error_id("init"))
 
     async def aclose(self) -> None:
         """Let the database go; every later call raises."""
@@ -175,22 +167,6 @@ class MongoStorage:
         self._host.attach(None)
         if opened is not None:
             await opened.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.init()
-        self._entered += 1
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entered -= 1
-        if self._entered <= 0:
-            self._entered = 0
-            await self.aclose()
 
     # -- administration --------------------------------------------------------------------
 
@@ -220,10 +196,6 @@ class MongoStorage:
     def open_resources(self) -> Mapping[str, int]:
         """What the store holds open right now, by kind."""
         return {"pools": int(self._host.is_open)}
-
-    def diagnostics(self) -> Mapping[str, int]:
-        """The same, under the name that ``doctor`` asks for."""
-        return self.open_resources()
 
     async def server_info(self) -> dict[str, str]:
         """Product and version of the server."""
@@ -270,11 +242,3 @@ class MongoStorage:
                 )
             )
         )
-
-
-def _prefix_of(namespace: str) -> str:
-    """A prefix of collection names for a namespace; equal namespaces have equal prefixes."""
-    if not namespace:
-        return ""
-    plain_name = re.sub(r"[^A-Za-z0-9]", "_", namespace)
-    return f"{plain_name}_" if not plain_name[0].isdigit() else f"_{plain_name}_"

@@ -13,13 +13,13 @@ from mastra_core.bus import BusOptions, EventEngine
 from mastra_core.bus.topics import check_topic
 from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_core.wire.events import Event
 from mastra_postgres.bus_dialect import PostgresBusDialect
 from mastra_postgres.bus_schema import BusSchema, plan_of_parts
 from mastra_postgres.capabilities import PUBSUB_CAPABILITIES
 from mastra_postgres.dialect import PostgresDialect
 from mastra_postgres.lease import PostgresLease, PostgresLeaseSettings
-from mastra_postgres.migrate import MigrationPlan
 from mastra_postgres.pubsub.driver import PostgresDriver
 from mastra_postgres.settings import PREFIX, PostgresConnection
 from mastra_postgres.sharing import Place, open_place, plan_of_place
@@ -188,4 +188,4 @@ class PostgresPubSub(EventEngine):
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
         plan = plan_of_parts(self._schema, self._schema.bus_parts())
-        return ";\n".join(plan.statements) + ";\n"
+        return script(plan.statements)

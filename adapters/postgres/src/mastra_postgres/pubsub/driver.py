@@ -15,7 +15,6 @@ from mastra_core.contracts.pubsub import PubSubCapabilities
 from mastra_postgres.bus_schema import BusSchema
 from mastra_postgres.dialect import array_text
 from mastra_postgres.listener import PostgresDoorbell
-from mastra_postgres.migrate import plain
 from mastra_postgres.schema import table_name
 from mastra_postgres.sharing import Place
 from mastra_sql.bus import (
@@ -29,7 +28,7 @@ from mastra_sql.bus import (
 )
 from mastra_sql.executor import Executor, Rows, Step, atomic
 from mastra_sql.lease import LeaseStatements
-from mastra_sql.statement import Statement
+from mastra_sql.statement import Statement, plain
 
 __all__ = ("PostgresDriver",)
 

@@ -6,19 +6,19 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+from mastra_core.base.blocks import OpenInBlocks
 from mastra_core.contracts.storage.health import StoreHealth
-from mastra_core.errors import DegradedWarning, StorageSchemaError
+from mastra_core.errors import DegradedWarning
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.rules.migrations import MigrationPlan, not_migrated
 from mastra_redis import migrate
 from mastra_redis.capabilities import STORAGE_CAPABILITIES
 from mastra_redis.errors import error_id, storage_errors
 from mastra_redis.health import look_at
 from mastra_redis.keys import Keys, text
 from mastra_redis.link import Argument
-from mastra_redis.migrate import MigrationPlan
 from mastra_redis.pool import Server, ServerFacts, open_server, place_of_url
 from mastra_redis.settings import RedisSettings
 from mastra_redis.storage.background_tasks import RedisBackgroundTasks
@@ -47,7 +47,7 @@ class StoreFacts:
     warnings: tuple[str, ...]
 
 
-class RedisStorage:
+class RedisStorage(OpenInBlocks):
     """
     Storage in a Redis database.
 
@@ -85,8 +85,6 @@ class RedisStorage:
         )
         #: What is shared with other users of the server, while the store is open.
         self._opened: AsyncExitStack | None = None
-        #: How many ``async with`` blocks are inside; the last one closes.
-        self._entered = 0
         self._foreign_runs = ForeignRuns(self._host)
         self._memory = RedisMemory(self._host)
         self._workflows = RedisWorkflows(
@@ -172,12 +170,7 @@ class RedisStorage:
     async def _migrate(self) -> None:
         found = await migrate.plan(self._host)
         if found and self.settings.disable_init:
-            raise StorageSchemaError(
-                f"{self._host.where} has to be migrated first, and disable_init is set.",
-                id=error_id("init"),
-                hint="Run: mastra-py migrate",
-                details={"found": found.found_version, "wanted": found.target_version},
-            )
+            raise not_migrated(self._host.where, found.statements, error_id=error_id("init"))
         if found:
             await migrate.migrate(self._host)
 
@@ -192,22 +185,6 @@ class RedisStorage:
         self._detach()
         if opened is not None:
             await opened.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.init()
-        self._entered += 1
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entered -= 1
-        if self._entered <= 0:
-            self._entered = 0
-            await self.aclose()
 
     # -- administration --------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -17,12 +18,14 @@ from mastra_conformance.faults.notebook import Notebook
 from mastra_conformance.faults.outcomes import CALL_S, attempt, recovers, until
 from mastra_conformance.faults.proxy import Direction
 from mastra_conformance.faults.site import Site
+from mastra_conformance.processes import Processes
 from mastra_conformance.suites.faults.publishing import (
     GroupReaderLog,
     Publisher,
     once_in_order,
 )
 from mastra_conformance.suites.faults.storage_outages import OUTAGES
+from mastra_conformance.suites.faults.workers import publish_last_words
 from mastra_conformance.suites.pubsub.support import (
     Recorder,
     make_event,
@@ -39,6 +42,15 @@ _DURABLE: Final = "workflows"
 _RELAXED: Final = "agent.stream.run1"
 _TRAFFIC_S: Final = 0.5
 _CUT_S: Final = 5.0
+#: Longer than any test.
+_NEVER_S: Final = 600.0
+#: Ten times the second between two looks without a hint.
+_LOOKED_S: Final = 10.0
+#: How often it is asked whether a request has arrived.
+_ASKED_AT_MOST: Final = 200
+_ASK_EVERY_S: Final = 0.005
+#: Without a byte for so long, everything is answered.
+_QUIET_S: Final = 0.2
 #: One for the reader, one for the wake-ups, one for the group (P17).
 _MOST_WARNINGS: Final = 3
 
@@ -197,6 +209,29 @@ class PubSubOutageSuite(Suite):
         assert stored.count("late") <= 1
         assert error is not None or "late" in stored
 
+    @case("pubsub_and_lease", 72)
+    @requires("pubsub.groups", "pubsub.history")
+    async def test_an_event_whose_publisher_died_before_the_wake_up_comes(self, site: Site) -> None:
+        """
+        Its append arrives, the answer never does: the publisher dies without having woken anybody.
+
+        Subscribers find it by looking.
+        """
+        seen, member = Recorder(), Recorder()
+        async with open_bus(site.direct) as bus, open_bus(site.direct) as judge:
+            await bus.subscribe("t", seen)
+            await bus.subscribe("t", member, group="g")
+            # A driver that needs a further connection gets none: then another publisher tries.
+            while not await _has_last_words(judge):
+                await _publish_and_die(site, judge)
+            died_at = time.monotonic()
+            for reader in (seen, member):
+                await until(lambda: "last words" in reader.data)  # noqa: B023 – awaited at once
+            took = time.monotonic() - died_at
+
+        assert seen.data.count("last words") == member.data.count("last words") == 1
+        assert took < _LOOKED_S
+
     @case("pubsub_and_lease", 59)
     @requires("pubsub.history")
     async def test_clearing_never_raises(
@@ -279,6 +314,36 @@ class PubSubOutageSuite(Suite):
 
 async def _publish(bus: PubSub, number: int) -> None:
     await bus.publish("t", make_event(number), dedupe_id=f"e{number}")
+
+
+async def _publish_and_die(site: Site, judge: PubSub) -> None:
+    """A publisher that hears no answers any more dies, if possible with its event stored."""
+    async with Processes(site.opener).start(publish_last_words) as publisher:
+        await publisher.reached("connected")
+        await _until_quiet(site)
+        site.network.delay(_NEVER_S, Direction.TO_CLIENT)
+        await publisher.go()
+        for _ in range(_ASKED_AT_MOST):
+            if await _has_last_words(judge):
+                break
+            await asyncio.sleep(_ASK_EVERY_S)
+        await publisher.kill()
+    await site.network.heal()
+
+
+async def _until_quiet(site: Site) -> None:
+    """Until what was asked before is answered."""
+    before = -1
+    while True:
+        carried = sum(site.network.carried.values())
+        if carried == before:
+            return
+        before = carried
+        await asyncio.sleep(_QUIET_S)
+
+
+async def _has_last_words(judge: PubSub) -> bool:
+    return "last words" in [event.data for event in await judge.get_history("t")]
 
 
 async def _have_come(got: Callable[[], Iterable[int]], wanted: Iterable[int]) -> None:

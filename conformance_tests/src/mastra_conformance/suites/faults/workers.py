@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from mastra_conformance.processes import WorkerContext
 from mastra_conformance.suites.faults.writing import batch
+from mastra_conformance.suites.pubsub.support import make_event, open_bus
 from mastra_conformance.suites.storage.things import approval_run, message, resume_claim, thread
 from mastra_core.errors import FencedOutError
 
-__all__ = ("write_as_owner", "write_large_batches", "write_until_killed")
+__all__ = ("publish_last_words", "write_as_owner", "write_large_batches", "write_until_killed")
 
 _LARGE: Final = 400
 
@@ -49,3 +50,11 @@ async def write_large_batches(context: WorkerContext) -> None:
         rows = [message(f"large-{number}", thread_id="large") for number in range(_LARGE)]
         while True:
             await store.memory.save_messages(rows)
+
+
+async def publish_last_words(context: WorkerContext) -> None:
+    """Publish once, and again when the test says so; it dies before that is confirmed."""
+    async with open_bus(context.opener) as bus:
+        await bus.publish("t", make_event("first"))
+        await context.reach("connected")
+        await bus.publish("t", make_event("last words"))

@@ -166,6 +166,75 @@ class GroupSuite(Suite):
             # 20 % jitter and the grain of a clock
             assert times[1] - times[0] >= 0.155
 
+    @case("pubsub_and_lease", 25)
+    @pytest.mark.parametrize("leaving", ["unsubscribes", "closes"])
+    async def test_leaving_undoes_no_failed_attempt(
+        self, opener: Opener, elapse: Elapse, leaving: str
+    ) -> None:
+        """
+        Who nacks and leaves before the pause is over hands on a failed attempt.
+
+        Only what it never settled is given back as if nothing had been.
+        """
+        clock = opener.clock
+        nacked_at: list[float] = []
+        times: list[float] = []
+
+        async def fail(event: Event, ack: Any, nack: Any, extend: Any) -> None:
+            if event.data == "fails":
+                nacked_at.append(clock.monotonic())
+                await nack("not yet")
+
+        async def note(event: Event, ack: Any, nack: Any, extend: Any) -> None:
+            times.append(clock.monotonic())
+            await ack()
+
+        options = {"ack_wait_ms": 60_000, "retry_base_ms": 300, "retry_cap_ms": 300}
+        async with open_bus(opener, **options) as bus:
+            failing, taking = Recorder(fail), Recorder(note)
+            async with open_bus(opener, **options, drain_timeout_ms=50) as leaver:
+                await leaver.subscribe("t", failing, group="g")
+                await publish_all(leaver, "t", ["fails", "stuck"])
+                await failing.until(2)
+                await eventually(lambda: failing.running == 0)
+                if leaving == "unsubscribes":
+                    await leaver.unsubscribe("t", failing)
+            await bus.subscribe("t", taking, group="g")
+            await eventually(lambda: len(taking.events) == 2, elapse, step_ms=20)
+            await bus.flush()
+
+            assert [1, 1] == failing.attempts
+            assert {"stuck": 1, "fails": 2} == {
+                event.data: event.delivery_attempt for event in taking.events
+            }
+            assert {event.id for event in failing.events} == {event.id for event in taking.events}
+            # 20 % jitter and the grain of a clock
+            failed_again = times[taking.data.index("fails")]
+            assert failed_again - nacked_at[0] >= 0.235
+
+    @case("pubsub_and_lease", 29)
+    @requires("pubsub.dead_letter")
+    async def test_members_that_leave_use_up_the_attempts(
+        self, opener: Opener, elapse: Elapse
+    ) -> None:
+        """Each fails and goes: the third attempt is the last one, then it is a dead letter."""
+        members: list[Recorder] = []
+        options = {"max_delivery_attempts": 3, "retry_base_ms": 300, "retry_cap_ms": 300}
+        async with open_bus(opener, **options) as bus:
+            await bus.publish("t", make_event("poison"))
+            while not (letters := await bus.list_dead("t")):
+                assert len(members) < 3, [member.attempts for member in members]
+                failing = Recorder(_raise_async)
+                members.append(failing)
+                await bus.subscribe("t", failing, group="g")
+                await eventually(lambda: bool(failing.events), elapse, step_ms=20)  # noqa: B023 – awaited at once
+                await bus.unsubscribe("t", failing)
+
+            assert [1, 2, 3] == [number for member in members for number in member.attempts]
+            assert [("g", "poison", 3)] == [
+                (letter.group, letter.event.data, letter.attempts) for letter in letters
+            ]
+
     @case("pubsub_and_lease", 26)
     async def test_a_nack_concerns_its_group_only(self, opener: Opener, elapse: Elapse) -> None:
         """Another group and a fan-out subscriber see nothing new."""

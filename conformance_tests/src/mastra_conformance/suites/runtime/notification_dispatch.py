@@ -677,7 +677,7 @@ class DispatchSuite(Suite):
         inbox.sink.active.update([THREAD] if active else [])
         await inbox.undecided(priority=priority)
 
-        early = await inbox.dispatch(after=59)
+        early = await inbox.dispatch(after=30)
         await inbox.dispatch(after=61)
         await inbox.dispatch(after=62)
 

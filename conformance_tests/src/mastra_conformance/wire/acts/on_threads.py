@@ -10,6 +10,8 @@ from typing import Any, Final
 from mastra_conformance.wire.expressions import UnknownVocabularyError, snake_members
 from mastra_conformance.wire.forms import accepted_form, plain, send_form
 from mastra_conformance.wire.stage import NOTHING, RESOURCE, THREAD, Stage
+from mastra_core import Agent
+from mastra_core.contracts.signal_sink import SendSignalResult
 from mastra_core.messages.signals import wire_form
 from mastra_core.notifications import NotificationResult
 from mastra_core.wire.threads import Thread
@@ -41,6 +43,8 @@ async def _send(stage: Stage, action: Mapping[str, Any]) -> Any:
             result = agent.send_message(action["input"], **target)
         case "sendSignal":
             result = agent.send_signal(action["input"], **target)
+        case "sendStateSignal":
+            return await _send_state(agent, action["input"], target)
         case "sendNotificationSignal":
             return await _send_notification(stage, action, target)
         case other:
@@ -50,6 +54,17 @@ async def _send(stage: Stage, action: Mapping[str, Any]) -> Any:
         accepted = form["accepted"]
         stage.named[action["as"]] = {"runId": accepted.get("runId"), "id": result.signal.id}
     return form
+
+
+async def _send_state(
+    agent: Agent, state: Mapping[str, Any], target: Mapping[str, Any]
+) -> dict[str, Any]:
+    sent = await agent.send_state_signal(state, **target)
+    if sent.signal is None or sent.accepted is None:
+        return {"skipped": sent.skipped, "reason": sent.reason, "hasPersisted": False}
+    return await send_form(
+        SendSignalResult(signal=sent.signal, accepted=sent.accepted, persisted=sent.persisted)
+    )
 
 
 async def _send_notification(
@@ -112,7 +127,8 @@ async def _active_run_id(stage: Stage, action: Mapping[str, Any]) -> Any:
 
 async def _create_thread(stage: Stage, action: Mapping[str, Any]) -> Any:
     options: dict[str, Any] = {"id": THREAD, "title": "", "resource_id": RESOURCE}
-    options.update(snake_members(action.get("options", {})))
+    given = snake_members(action.get("options", {}))
+    options.update({"id" if name == "thread_id" else name: given[name] for name in given})
     stage.thread_ids.add(options["id"])
     created, updated = stage.clock.now(), stage.clock.now()
     thread = Thread(**options, created_at=created, updated_at=updated)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from mastra_core.base.ids import UuidIds
 from mastra_core.bus import Ack, BusOptions, EventEngine, Outgoing, Page, Position
+from mastra_core.bus.leasing import check_ttl
 from mastra_core.contracts.lease import LeaseEvent, LeaseGrant, LeaseRecord
 from mastra_core.errors import (
     LeaseUnavailableError,
@@ -22,7 +23,6 @@ from mastra_core.errors import (
 )
 from mastra_core.inmemory.capabilities import MAX_EVENT_BYTES
 from mastra_core.inmemory.capabilities import STORAGE_CAPABILITIES as STORES
-from mastra_core.inmemory.lease import check_ttl
 from mastra_core.inmemory.payload import copy_payload
 from mastra_core.plugins import AdapterContext
 from mastra_core.wire.events import Event

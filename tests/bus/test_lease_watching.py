@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mastra_sql.lease.watching import NOTHING, Sight, events_between, sight_of
+from mastra_core.bus.lease_watching import NOTHING, LeaseWatch, Sight, events_between
 
 
 def sight(owner: str | None, fence: int, **more: Any) -> Sight:
@@ -51,15 +51,23 @@ def test_two_looks_tell_what_happened(
     assert expected == [(event.kind, event.owner, event.fence) for event in events]
 
 
-def test_a_key_without_a_row_is_nobodys() -> None:
-    """And a row says whose it is."""
-    assert sight_of([]) is NOTHING
-    seen = sight_of([("a", "h", 5, "transferred", -3, 0)])
-    assert ("a", "h", 5, "transferred", 0, False) == (
-        seen.owner,
-        seen.holder,
-        seen.fence,
-        seen.origin,
-        seen.left_ms,
-        seen.lives,
-    )
+def test_a_late_answer_to_an_early_question_changes_nothing() -> None:
+    watch = LeaseWatch("k")
+
+    told = [watch.saw(one, 0.0) for one in (A, B, A)]
+
+    assert [False, True, False] == told
+    assert B is watch.seen
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "expected"),
+    [(None, 0.0, 5.0), (FREE, 0.0, 5.0), (A, 0.4, 0.62), (A, 2.0, 0.02), (A, -9.0, 5.0)],
+)
+def test_a_watch_looks_again_when_the_term_must_be_over(
+    seen: Sight | None, now: float, expected: float
+) -> None:
+    """A term of a second, seen at 0, looked at again every 5 seconds at least."""
+    watch = LeaseWatch("k", seen=seen)
+
+    assert expected == pytest.approx(watch.patience_s(now, 5.0))
