@@ -241,7 +241,7 @@ class ThreadRuntime:
         self._check_open()
         record = self._expire_parked(self._target_record(target))
         route = decide_route(record, agent_id=agent.id, target=target, is_transient=False)
-        self._drop_if_forgettable(record)
+        self.drop_if_forgettable(record)
         return route.kind not in ("blocked", "discard")
 
     def _check_open(self) -> None:
