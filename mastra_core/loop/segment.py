@@ -19,6 +19,7 @@ from mastra_core.base.tasks import call_maybe_async
 from mastra_core.errors import ModelError
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.loop.model_step import ModelStep, StepResult
+from mastra_core.loop.payloads import PayloadTransforms
 from mastra_core.loop.setup import RunSetup
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.message_list import ListedMessage
@@ -72,6 +73,7 @@ class RunSegment:
         #: Payload of the last ``step-finish``.
         self.last_finish: dict[str, Any] = {}
         self.is_parked = False
+        self.payloads = PayloadTransforms(setup)
         #: Tasks of this agent and thread go on in the background.
         self.has_tasks = False
         self._saving = asyncio.Lock()
@@ -164,6 +166,8 @@ class RunSegment:
 
     async def show(self, chunk: Chunk) -> None:
         """Stream a chunk as it is."""
+        if self.payloads:
+            chunk = await self.payloads.shown(chunk)
         self.output.emit(chunk)
         if self.setup.callbacks.on_chunk is not None:
             await self.notify(self.setup.callbacks.on_chunk, chunk)
