@@ -1,4 +1,4 @@
-"""Pages of the libSQL store in databases of several sizes, against the smallest of them.
+"""Pages of databases of several sizes, against the smallest of them.
 
 The page is the same everywhere, so its cost should be, too: it must depend on what is shown
 and not on what is stored.
@@ -6,90 +6,85 @@ and not on what is stored.
 
 from __future__ import annotations
 
-import asyncio
+import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-from contents import NOW, event, message, suspended
-from harness import Goal, Scenario
+from contents import NOW
+from goals import goal_of
+from harness import Scenario, Timed
+from loading import SECOND_S, filled
+from places import Place
 
-from mastra_libsql import LibSQLStorage
+__all__ = ("open_growth",)
 
-__all__ = ("open_scenarios",)
-
-GOAL = Goal(kind="at most times", value=1.5)
+#: Until then so many notifications are due, whatever the size.
+_DUE = NOW + timedelta(seconds=39 * SECOND_S)
 
 
 @asynccontextmanager
-async def open_scenarios(
-    folder: Path, *, sizes: Sequence[int]
+async def open_growth(
+    place: Place, *, sizes: Sequence[int]
 ) -> AsyncIterator[AsyncIterator[Scenario]]:
-    """The scenarios, on files in a folder; sizes are rows of each of three tables."""
+    """The scenarios in one place; sizes are rows of each of three tables."""
     async with AsyncExitStack() as stack:
-        stores: dict[int, LibSQLStorage] = {}
+        stores: dict[int, Any] = {}
         for size in sorted(sizes):
-            store = LibSQLStorage(f"file:{folder / f'rows{size}.db'}")
-            stores[size] = await stack.enter_async_context(store)
-            await _fill(store, size)
-        yield _scenarios(stores)
+            began = time.perf_counter()
+            open_store = await filled(place.backend, place.url, size)
+            stores[size] = await stack.enter_async_context(open_store())
+            seconds = time.perf_counter() - began
+            print(f"… {place.backend}: {size} rows written in {seconds:.0f} s", file=sys.stderr)
+        yield _scenarios(place.backend, stores)
 
 
-async def _scenarios(stores: dict[int, LibSQLStorage]) -> AsyncIterator[Scenario]:
+async def _scenarios(backend: str, stores: dict[int, Any]) -> AsyncIterator[Scenario]:
     smallest, *larger = stores
-    for name, page in _pages().items():
+    for name, (page, rows) in _PAGES.items():
+        for size, store in stores.items():
+            found = rows(await page(store))
+            if found != _SHOWN:
+                raise AssertionError(f"{backend}, {size} rows: {name} has {found} of {_SHOWN}.")
         for size in larger:
             yield Scenario(
-                name=f"{name}, {size} rows against {smallest}",
-                backend="libsql file",
-                ours=lambda page=page, size=size: page(stores[size]),  # type: ignore[misc]
-                floor=lambda page=page: page(stores[smallest]),  # type: ignore[misc]
+                name=f"{name}, {size} rows",
+                backend=backend,
+                ours=Timed(lambda page=page, size=size: page(stores[size])),  # type: ignore[misc]
+                floor=Timed(lambda page=page: page(stores[smallest])),  # type: ignore[misc]
                 against=f"{smallest} rows",
-                goal=GOAL,
-                calls=60,
+                goal=goal_of("growth", backend),
+                calls=40,
             )
 
 
-def _pages() -> dict[str, Callable[[LibSQLStorage], Any]]:
-    return {
-        "inbox page": lambda s: s.notifications.list_notifications("thread7", limit=20),
-        "due page": lambda s: s.notifications.list_due_notifications(NOW, limit=20),
-        "suspended runs page": lambda s: s.workflows.list_suspended_runs(
+#: Rows on every page, so that it costs the same wherever it is.
+_SHOWN = 20
+
+
+async def _claim(store: Any) -> Any:
+    claims = await store.notifications.claim_due(_DUE, "bench", limit=_SHOWN, visibility_ms=60_000)
+    await store.notifications.release_claims([claim.ref for claim in claims])
+    return claims
+
+
+_PAGES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], int]]] = {
+    "inbox page": (lambda s: s.notifications.list_notifications("thread7", limit=_SHOWN), len),
+    "due page": (lambda s: s.notifications.list_due_notifications(_DUE, limit=_SHOWN), len),
+    "due claims": (_claim, len),
+    "suspended runs page of an agent": (
+        lambda s: s.workflows.list_suspended_runs(
             workflow_names=["agentic-loop", "durable-agentic-loop"],
             agent_id="agent7",
             page=0,
-            per_page=20,
+            per_page=_SHOWN,
         ),
-        "history page": lambda s: s.memory.list_messages("thread7", per_page=40),
-    }
-
-
-async def _fill(store: LibSQLStorage, rows: int) -> None:
-    """Rows in each of three tables; every thread and agent has about fifty of them."""
-    groups = max(10, rows // 50)
-    for start in range(0, rows, 500):
-        numbers = range(start, min(rows, start + 500))
-        await asyncio.gather(
-            *(
-                store.notifications.create_notification(
-                    event(
-                        f"thread{n % groups}", deliver_at=NOW if n < 40 else NOW + timedelta(days=n)
-                    )
-                )
-                for n in numbers
-            ),
-            store.workflows.persist_workflow_snapshots(
-                [
-                    {
-                        "workflow_name": "agentic-loop",
-                        "run_id": f"run{n}",
-                        "snapshot": suspended(f"agent{n % groups}", f"thread{n % groups}"),
-                        "created_at": NOW + timedelta(seconds=n),
-                    }
-                    for n in numbers
-                ]
-            ),
-            store.memory.save_messages([message(f"thread{n % groups}") for n in numbers]),
-        )
+        lambda page: len(page.rows),
+    ),
+    "history page": (
+        lambda s: s.memory.list_messages("thread7", per_page=_SHOWN),
+        lambda page: len(page.messages),
+    ),
+}

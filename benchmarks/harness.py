@@ -1,24 +1,21 @@
-"""Measuring two ways of doing one thing against each other, in one process, in turns.
+"""Measuring two ways of doing one thing against each other, in turns, in one run.
 
 Machines are shared and noisy, so a figure alone says little. A scenario runs ours and the
-floor (the raw driver doing the same statements) alternately for some rounds; what counts is
-the median of the ratios.
+floor (the raw driver doing the same statements, or the TypeScript store) alternately for some
+rounds; what counts is the median of the ratios.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import platform
 import statistics
-import sys
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
-__all__ = ("Call", "Goal", "Result", "Scenario", "environment", "measure", "table")
+__all__ = ("NO_GOAL", "Call", "Goal", "Result", "Scenario", "Side", "Timed", "measure")
 
 Call = Callable[[], Awaitable[Any]]
 
@@ -27,7 +24,13 @@ Call = Callable[[], Awaitable[Any]]
 class Goal:
     """What a figure should be; ``times``: how often the floor fits into ours, or ours into it."""
 
-    kind: Literal["at most times", "at least times faster", "at most microseconds", "none"]
+    kind: Literal[
+        "at most times",
+        "at least times faster",
+        "at most microseconds",
+        "at least per second",
+        "none",
+    ]
     value: float = 0.0
 
     def __str__(self) -> str:
@@ -38,8 +41,74 @@ class Goal:
                 return f"≥ {self.value:g} × faster"
             case "at most microseconds":
                 return f"≤ {self.value:g} µs"
+            case "at least per second":
+                return f"≥ {self.value:g} /s"
             case "none":
                 return "–"
+
+    def is_met(self, own_us: float, ratio: float | None) -> bool | None:
+        """Whether it was reached; None where nothing was to be reached."""
+        match self.kind:
+            case "at most times":
+                return None if ratio is None else ratio <= self.value
+            case "at least times faster":
+                return None if ratio is None else 1 / ratio >= self.value
+            case "at most microseconds":
+                return own_us <= self.value
+            case "at least per second":
+                return 1e6 / own_us >= self.value
+            case "none":
+                return None
+
+
+NO_GOAL = Goal(kind="none")
+
+
+class Side(Protocol):
+    """One of two that are compared."""
+
+    async def __call__(self, calls: int, tasks: int) -> float:
+        """Microseconds per call when so many calls are shared by so many tasks."""
+        ...
+
+
+class Timed:
+    """
+    A call of this process: of one caller the median of its calls, of many what each costs.
+
+    Args:
+        call: What is measured.
+        units: How many things one call does, if not one.
+        before: Done before each round, unmeasured.
+    """
+
+    def __init__(self, call: Call, *, units: int = 1, before: Call | None = None) -> None:
+        self._call = call
+        self._units = units
+        self._before = before
+
+    async def __call__(self, calls: int, tasks: int) -> float:
+        if self._before is not None:
+            await self._before()
+        share = max(1, calls // tasks)
+        if tasks == 1:
+            # A checkpoint in between, or a moment without a processor, is no part of a call.
+            durations = [await self._duration() for _ in range(share)]
+            return statistics.median(durations) * 1e6 / self._units
+
+        async def run() -> None:
+            for _ in range(share):
+                await self._call()
+
+        started = time.perf_counter()
+        await asyncio.gather(*(run() for _ in range(tasks)))
+        return (time.perf_counter() - started) / (share * tasks) * 1e6 / self._units
+
+    async def _duration(self) -> float:
+        """Seconds of one call."""
+        started = time.perf_counter()
+        await self._call()
+        return time.perf_counter() - started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +117,19 @@ class Scenario:
 
     name: str
     backend: str
-    ours: Call
-    floor: Call | None = None
+    ours: Side
+    floor: Side | None = None
     #: What the floor is, for the table.
     against: str = ""
-    goal: Goal = field(default_factory=lambda: Goal(kind="none"))
+    goal: Goal = field(default_factory=lambda: NO_GOAL)
     calls: int = 100
     tasks: int = 1
+
+    @property
+    def label(self) -> str:
+        """Backend, name and number of callers, as ``--only`` finds it."""
+        callers = f" ({self.tasks} callers)" if self.tasks > 1 else ""
+        return f"{self.backend}: {self.name}{callers}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +148,8 @@ class Result:
     met: bool | None
     #: Our best round over the floor's best: what is left of the ratio without disturbances.
     best_ratio: float | None = None
+    #: Why there are no figures.
+    not_run: str | None = None
 
 
 async def measure(scenario: Scenario, *, rounds: int) -> Result:
@@ -80,23 +157,17 @@ async def measure(scenario: Scenario, *, rounds: int) -> Result:
     # The inputs that lie ready are ours; the collector needn't look at them again and again.
     gc.collect()
     gc.freeze()
-    await _timed(scenario.ours, scenario, warm_up=True)
-    if scenario.floor is not None:
-        await _timed(scenario.floor, scenario, warm_up=True)
     ours: list[float] = []
     floors: list[float] = []
-    ratios: list[float] = []
+    sides: list[tuple[Side, list[float]]] = [(scenario.ours, ours)]
+    if scenario.floor is not None:
+        sides.append((scenario.floor, floors))
+    for side, _ in sides:
+        await side(max(1, scenario.calls // 5), scenario.tasks)
     for number in range(rounds):
-        first_ours = number % 2 == 0
-        if first_ours:
-            ours.append(await _timed(scenario.ours, scenario))
-        if scenario.floor is not None:
-            floors.append(await _timed(scenario.floor, scenario))
-        if not first_ours:
-            ours.append(await _timed(scenario.ours, scenario))
-        if scenario.floor is not None:
-            ratios.append(ours[-1] / floors[-1])
-    ratio = statistics.median(ratios) if ratios else None
+        for side, figures in sides if number % 2 == 0 else reversed(sides):
+            figures.append(await side(scenario.calls, scenario.tasks))
+    ratio = _median_of_ratios(ours, floors)
     own = statistics.median(ours)
     return Result(
         name=scenario.name,
@@ -107,103 +178,12 @@ async def measure(scenario: Scenario, *, rounds: int) -> Result:
         floor_us=round(statistics.median(floors), 1) if floors else None,
         ratio=round(ratio, 3) if ratio is not None else None,
         goal=str(scenario.goal),
-        met=_met(scenario.goal, own, ratio),
+        met=scenario.goal.is_met(own, ratio),
         best_ratio=round(min(ours) / min(floors), 3) if floors else None,
     )
 
 
-async def _timed(call: Call, scenario: Scenario, *, warm_up: bool = False) -> float:
-    """Microseconds per call: of one caller the median, of many callers what each costs."""
-    share = max(1, scenario.calls // scenario.tasks)
-    if warm_up:
-        share = max(1, share // 5)
-    if scenario.tasks == 1:
-        # A checkpoint in between, or a moment without a processor, is no part of a call.
-        return statistics.median([await _duration(call) for _ in range(share)]) * 1e6
-
-    async def run() -> None:
-        for _ in range(share):
-            await call()
-
-    started = time.perf_counter()
-    await asyncio.gather(*(run() for _ in range(scenario.tasks)))
-    return (time.perf_counter() - started) / (share * scenario.tasks) * 1e6
-
-
-async def _duration(call: Call) -> float:
-    """Seconds of one call."""
-    started = time.perf_counter()
-    await call()
-    return time.perf_counter() - started
-
-
-def _met(goal: Goal, own: float, ratio: float | None) -> bool | None:
-    match goal.kind:
-        case "at most times":
-            return None if ratio is None else ratio <= goal.value
-        case "at least times faster":
-            return None if ratio is None else 1 / ratio >= goal.value
-        case "at most microseconds":
-            return own <= goal.value
-        case "none":
-            return None
-
-
-def table(results: list[Result]) -> str:
-    """The results as text, one line each."""
-    head = ("scenario", "backend", "tasks", "ours µs", "floor µs", "ratio", "best", "goal", "")
-    rows = [
-        (
-            result.name,
-            result.backend,
-            str(result.tasks),
-            f"{result.ours_us:.1f}",
-            "–" if result.floor_us is None else f"{result.floor_us:.1f}",
-            _ratio(result, result.ratio),
-            _ratio(result, result.best_ratio),
-            result.goal,
-            {True: "ok", False: "MISSED", None: ""}[result.met],
-        )
-        for result in results
-    ]
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-             for row in (head, *rows)]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _ratio(result: Result, ratio: float | None) -> str:
-    if ratio is None:
-        return "–"
-    if result.goal.startswith("≥"):
-        return f"{1 / ratio:.2f} × faster"
-    return f"{ratio:.2f} ×"
-
-
-def environment() -> dict[str, Any]:
-    """What the figures were measured with."""
-    names = ("mastra-core", "mastra-sql", "mastra-libsql", "apsw", "sqlalchemy", "pydantic")
-    return {
-        "python": sys.version.split()[0],
-        "system": platform.platform(),
-        "cpus": len(_usable_cpus()),
-        "packages": {name: _version(name) for name in names},
-    }
-
-
-def _usable_cpus() -> set[int]:
-    import os
-
-    return os.sched_getaffinity(0)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
+def _median_of_ratios(ours: Sequence[float], floors: Sequence[float]) -> float | None:
+    if not floors:
         return None
-
-
-def as_json(results: list[Result]) -> list[dict[str, Any]]:
-    """The results as plain values."""
-    return [asdict(result) for result in results]
+    return statistics.median(own / floor for own, floor in zip(ours, floors, strict=True))

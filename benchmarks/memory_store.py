@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from contents import document, event, message
-from harness import Goal, Scenario
+from harness import Goal, Scenario, Timed
 
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.wire.notifications import NotificationPatch
@@ -54,4 +54,4 @@ async def _scenarios(store: InMemoryStorage) -> AsyncIterator[Scenario]:
         "history page of 40": lambda: memory.list_messages("history", per_page=40),
     }
     for name, call in calls.items():
-        yield Scenario(name=name, backend=BACKEND, ours=call, goal=GOAL, calls=200)
+        yield Scenario(name=name, backend=BACKEND, ours=Timed(call), goal=GOAL, calls=200)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mastra_core.agent.arguments import OPTION_KINDS, check_kind, check_models
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.tools import client_tools, tools_by_name
+from mastra_core.base.merging import laid_over
 from mastra_core.contracts.completion import IterationState, TaskCheck
 from mastra_core.contracts.delegation import Delegation
 from mastra_core.contracts.model import Model, ToolChoice
@@ -136,15 +137,7 @@ def _merged(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     merged = dict(given)
     for name in _SETTINGS & set(defaults) & set(given):
         if isinstance(defaults[name], Mapping) and isinstance(given[name], Mapping):
-            merged[name] = _laid_over(defaults[name], given[name])
-    return merged
-
-
-def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**below, **above}
-    for name in set(below) & set(above):
-        if isinstance(below[name], Mapping) and isinstance(above[name], Mapping):
-            merged[name] = _laid_over(below[name], above[name])
+            merged[name] = laid_over(defaults[name], given[name])
     return merged
 
 

@@ -158,7 +158,7 @@ class AgentLoop:
         if tools.parked:
             await park(segment, tools, result)
             return False
-        tools.apply_results()
+        await self._enter_results(tools)
         segment.rotate()
         return await self._finish_step(result, tools, has_rotated=True)
 
@@ -184,12 +184,14 @@ class AgentLoop:
         segment.retries = 0
         calls = result.calls if may_run_tools(result.reason) else []
         tools = self._tools(calls)
+        if segment.payloads:
+            await segment.payloads.keep_inputs(segment.writer, result.calls)
         if calls:
             await segment.interrupt.guard(tools.run())
             if tools.parked:
                 await park(segment, tools, result)
                 return False
-            tools.apply_results()
+            await self._enter_results(tools)
         return await self._finish_step(result, tools)
 
     def _tell_feedback(self) -> None:
@@ -282,6 +284,14 @@ class AgentLoop:
             abort=segment.interrupt.event,
             transcript=lambda: [m.to_wire() for m in messages.to_messages(messages.messages)],
         )
+
+    async def _enter_results(self, tools: ToolStep) -> None:
+        """Put what came of the calls into the transcript."""
+        tools.apply_results()
+        segment = self._segment
+        if segment.payloads:
+            for call, outcome in tools.settled():
+                await segment.payloads.keep_outcome(segment.writer, call, outcome)
 
     async def _process_result(self, call: StepCall, result: Any) -> None:
         """The hooks that look at what a tool returned, while the list holds it."""

@@ -35,7 +35,7 @@ async def park(segment: RunSegment, tools: ToolStep, result: StepResult) -> None
             nobody could give.
     """
     setup = segment.setup
-    _mark_message(segment, tools)
+    await _mark_message(segment, tools)
     await segment.save()
     if setup.snapshots is None:
         raise MastraError(
@@ -98,7 +98,7 @@ def _storable_context(context: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _mark_message(segment: RunSegment, tools: ToolStep) -> None:
+async def _mark_message(segment: RunSegment, tools: ToolStep) -> None:
     """Mirror what is parked in the message that holds the calls (snapshots.md 4.6)."""
     message = segment.messages.response(segment.writer.message_id)
     metadata = message.metadata
@@ -116,6 +116,8 @@ def _mark_message(segment: RunSegment, tools: ToolStep) -> None:
         if not outcome.needs_approval:
             entry["suspendPayload"] = _own_payload(outcome)
         entry["resumeSchema"] = _resume_schema(segment, call, outcome)
+        if segment.payloads:
+            await segment.payloads.keep_mark(call, entry)
         name = "pendingToolApprovals" if outcome.needs_approval else "suspendedTools"
         metadata.setdefault(name, {})[call.tool_call_id] = entry
     message.saved = False

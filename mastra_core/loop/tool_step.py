@@ -498,14 +498,20 @@ class ToolStep:
 
     def apply_results(self) -> None:
         """Write the outcomes of ended calls into the message that holds them."""
-        for call, outcome in zip(self.calls, self.outcomes, strict=True):
-            if outcome is None or outcome.is_parked or _is_handed_over(outcome):
-                continue
+        for call, outcome in self.settled():
             self._writer.settle_call(
                 call.tool_call_id,
                 part_metadata=outcome.output.get("providerMetadata"),
                 **_invocation_members(outcome),
             )
+
+    def settled(self) -> list[tuple[StepCall, CallOutcome]]:
+        """The calls that have ended here; those that became tasks have not."""
+        return [
+            (call, outcome)
+            for call, outcome in zip(self.calls, self.outcomes, strict=True)
+            if outcome is not None and not outcome.is_parked and not _is_handed_over(outcome)
+        ]
 
     def name_of(self, tool_call_id: str) -> str:
         """The tool of a call; empty if it is none of this step."""

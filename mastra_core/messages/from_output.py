@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.merging import laid_over
 from mastra_core.messages.message_list import ListedMessage, MessageList
 
 __all__ = ("ResponseWriter",)
@@ -88,9 +89,10 @@ class ResponseWriter:
         part = self._open.get(key)
         if part is None:
             part = self._open[key] = dict[str, Any](type="text", text="")
-            if metadata is not None:
-                part["providerMetadata"] = dict(metadata)
             self._streamed.append(part)
+        if metadata is not None:
+            # Some providers sign a text at its end.
+            part["providerMetadata"] = dict(metadata)
         part["text"] += delta
 
     def reasoning(self, block: str, delta: str, metadata: Mapping[str, Any] | None = None) -> None:
@@ -215,7 +217,9 @@ class ResponseWriter:
             known = part.get("providerMetadata") or {}
             part["providerMetadata"] = {**known, **part_metadata}
             if "mastra" in known and "mastra" in part_metadata:
-                part["providerMetadata"]["mastra"] = {**known["mastra"], **part_metadata["mastra"]}
+                part["providerMetadata"]["mastra"] = laid_over(
+                    known["mastra"], part_metadata["mastra"]
+                )
         part.pop("createdAt", None)
         holder.saved = False
 
