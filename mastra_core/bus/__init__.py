@@ -19,6 +19,7 @@ from mastra_core.bus.driver import (
     Position,
     Settlement,
     Start,
+    position_from_cursor,
 )
 from mastra_core.bus.engine import EventEngine
 from mastra_core.bus.handlers import with_ack
@@ -52,5 +53,6 @@ __all__ = (
     "Start",
     "held_lease",
     "lease_provider_of",
+    "position_from_cursor",
     "with_ack",
 )

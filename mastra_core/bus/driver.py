@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from mastra_core.contracts.pubsub import (
+    Cursor,
     DeadLetter,
     FenceToken,
     PubSubCapabilities,
     StartFrom,
 )
+from mastra_core.errors import PubSubError
 from mastra_core.wire.events import Event
 
 __all__ = (
@@ -33,6 +35,7 @@ __all__ = (
     "Position",
     "Settlement",
     "Start",
+    "position_from_cursor",
 )
 
 #: A place in the log of one topic, comparable within it: ``(epoch, sequence)``, or the two
@@ -280,3 +283,16 @@ class DirectDriver(BusDriver, Protocol):
     def read_now(self, topic: str, position: Position, limit: int) -> Page:
         """As ``read_after``."""
         ...
+
+
+def position_from_cursor(cursor: Cursor, topic: str) -> Position:
+    """
+    The epoch and number that a cursor names.
+
+    Raises:
+        PubSubError: It is none of ours.
+    """
+    epoch, _, seq = cursor.value.partition(":")
+    if not (epoch.isdecimal() and seq.isdecimal()):
+        raise PubSubError(f"{cursor.value!r} is not a cursor of topic {topic!r}.")
+    return (int(epoch), int(seq))

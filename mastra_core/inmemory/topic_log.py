@@ -24,6 +24,7 @@ from mastra_core.bus import (
     Position,
     Settlement,
     Start,
+    position_from_cursor,
 )
 from mastra_core.bus.dedupe import DedupeWindow
 from mastra_core.bus.trimming import is_trimmable
@@ -185,10 +186,8 @@ class TopicLog:
         self.bytes = sum(self._sizes)
 
     def _position_from_cursor(self, cursor: Cursor) -> Position:
-        epoch, _, seq = cursor.value.partition(":")
-        if not (epoch.isdecimal() and seq.isdecimal()):
-            raise PubSubError(f"{cursor.value!r} is not a cursor of topic {self.topic!r}.")
-        return (int(epoch), int(seq)) if int(epoch) == self.epoch else (self.epoch, 0)
+        position = position_from_cursor(cursor, self.topic)
+        return position if position[0] == self.epoch else (self.epoch, 0)
 
     def _make_room(self, size: int) -> None:
         """Let the oldest events go; those of a live group only as it settles them."""

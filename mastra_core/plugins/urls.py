@@ -17,7 +17,7 @@ from mastra_core.base.redact import redact_url
 from mastra_core.errors import InvalidUrlError
 from mastra_core.plugins.catalog import CATALOG, scheme_prefix
 
-__all__ = ("OPTION_PREFIX", "AdapterUrl", "parse_adapter_url")
+__all__ = ("OPTION_PREFIX", "AdapterUrl", "parse_adapter_url", "split_options")
 
 #: Query parameters that start with it are ours.
 OPTION_PREFIX: Final = "mastra_"
@@ -95,17 +95,22 @@ def parse_adapter_url(text: str, *, schemes: Collection[str] = ()) -> AdapterUrl
     if not isinstance(text, str) or not text.strip():
         raise InvalidUrlError(url=str(text), reason="it is empty")
     if text.startswith(":memory:"):
-        rest, options = _split_options(text, text)
-        return AdapterUrl(raw=text, scheme="file", driver=None, rest=rest, options=options)
+        rest, options = split_options(text)
+        return AdapterUrl(
+            raw=text, scheme="file", driver=None, rest=rest, options=MappingProxyType(options)
+        )
     scheme = _scheme_of(text)
-    rest, options = _split_options(text[len(scheme) + 1 :], text)
+    rest, options = split_options(text)
+    rest = rest[len(scheme) + 1 :]
     scheme = scheme.lower()
     driver: str | None = None
     if "+" in scheme and scheme not in _KNOWN_SCHEMES and scheme not in schemes:
         scheme, _, driver = scheme.partition("+")
     if scheme in _WEB_SCHEMES:
         raise _web_url(text, scheme)
-    return AdapterUrl(raw=text, scheme=scheme, driver=driver or None, rest=rest, options=options)
+    return AdapterUrl(
+        raw=text, scheme=scheme, driver=driver or None, rest=rest, options=MappingProxyType(options)
+    )
 
 
 def _scheme_of(text: str) -> str:
@@ -125,9 +130,14 @@ def _web_url(text: str, scheme: str) -> InvalidUrlError:
     )
 
 
-def _split_options(rest: str, url: str) -> tuple[str, Mapping[str, str]]:
-    """Take the parameters of ours out of the query, and leave the rest as it is written."""
-    body, hash_mark, fragment = rest.partition("#")
+def split_options(url: str) -> tuple[str, dict[str, str]]:
+    """
+    Take the parameters of ours out of a URL's query, and leave the rest as it is written.
+
+    Raises:
+        InvalidUrlError: It has an option twice.
+    """
+    body, hash_mark, fragment = url.partition("#")
     path, _, query = body.partition("?")
     options: dict[str, str] = {}
     kept: list[str] = []
@@ -144,4 +154,4 @@ def _split_options(rest: str, url: str) -> tuple[str, Mapping[str, str]]:
     if options:
         query = "&".join(kept)
         body = f"{path}?{query}" if query else path
-    return body + hash_mark + fragment, MappingProxyType(options)
+    return body + hash_mark + fragment, options

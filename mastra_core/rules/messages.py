@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from mastra_core.base.isotime import epoch_ms
+from mastra_core.contracts.storage.memory import DateRange, OrderBy
 from mastra_core.errors import StorageArgumentError
 from mastra_core.rules.arguments import check_text
+from mastra_core.rules.metadata import metadata_matches
+from mastra_core.rules.paging import bounds_ms
 from mastra_core.wire.messages import FILLER_TYPE, Message
 
 __all__ = (
@@ -14,6 +18,8 @@ __all__ = (
     "check_messages",
     "check_patch",
     "collapse_batch",
+    "joined",
+    "matcher",
     "merge_patch",
     "refuse_move",
     "threads_touched",
@@ -137,3 +143,33 @@ def check_include(counts: Sequence[object]) -> None:
             raise StorageArgumentError(
                 f"The number of neighbouring messages must be a whole number >= 0, not {count!r}."
             )
+
+
+def matcher(
+    thread_ids: Sequence[str],
+    resource_id: str | None,
+    date_range: DateRange | None,
+    metadata: Mapping[str, Any],
+) -> Callable[[Message], bool]:
+    """Whether an included message would be among the matches of the filter, too."""
+    low, high = bounds_ms(date_range)
+
+    def is_match(message: Message) -> bool:
+        at = epoch_ms(message.created_at)
+        if (low is not None and at < low) or (high is not None and at >= high):
+            return False
+        if message.thread_id not in thread_ids:
+            return False
+        if resource_id is not None and message.resource_id != resource_id:
+            return False
+        return metadata_matches(message.content.get("metadata"), metadata)
+
+    return is_match
+
+
+def joined(page: list[Message], windows: Iterable[Message], order: OrderBy) -> list[Message]:
+    """Page and windows without doubles, in the order that was asked for."""
+    union = {message.id: message for message in (*page, *windows)}
+    return sorted(
+        union.values(), key=lambda m: (m.created_at, m.id), reverse=order.direction == "DESC"
+    )

@@ -11,13 +11,14 @@ applies one function and writes both, in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from mastra_core.base.ids import uuid5
 from mastra_core.contracts.storage.notifications import ClaimRef, NotificationClaim
+from mastra_core.errors import StorageConflictError
 from mastra_core.rules.arguments import moment
 from mastra_core.rules.notifications import (
     apply_patch,
@@ -51,6 +52,7 @@ __all__ = (
     "is_current",
     "is_unconfirmed",
     "merge_guarded",
+    "patch_expected",
     "patch_guarded",
     "release",
     "requeue",
@@ -192,6 +194,24 @@ def patch_guarded(
     if settle_guard or sets_schedule:
         sidecar = replace(sidecar, guard_at=None, merged_guard_at=None)
     return patched, sidecar
+
+
+def patch_expected(
+    record: NotificationRecord,
+    sidecar: Sidecar,
+    patch: NotificationPatch,
+    *,
+    now: datetime,
+    settle_guard: bool,
+    expected_statuses: Sequence[str] | None,
+    expected_count: int | None,
+) -> Pair | None:
+    """The same if the record is still what the caller took it for; None if it isn't."""
+    if expected_statuses is not None and record.status not in expected_statuses:
+        return None
+    if expected_count is not None and record.coalesced_count != expected_count:
+        return None
+    return patch_guarded(record, sidecar, patch, now=now, settle_guard=settle_guard)
 
 
 def _is_guarded(record: NotificationRecord, sidecar: Sidecar) -> bool:
@@ -459,7 +479,20 @@ def release(
 
 
 def requeue(record: NotificationRecord, sidecar: Sidecar, *, now: datetime) -> Pair:
-    """A failed record, due again at once (S23)."""
+    """
+    A failed record, due again at once (S23).
+
+    Raises:
+        StorageConflictError: It hasn't failed.
+    """
+    if record.status != "failed":
+        raise StorageConflictError(
+            f"Notification {record.id!r} is {record.status!r}, not 'failed', so it can't be "
+            "queued again.",
+            what="notification",
+            expected="failed",
+            found=record.status,
+        )
     restored, closed = _closed(_restored(record, sidecar), sidecar)
     return requeued_record(restored, now=now), replace(closed, guard_at=None)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mastra_core.contracts.storage import DateRange, OrderBy
 from mastra_core.errors import StorageArgumentError
 from mastra_core.rules import messages
 from mastra_core.wire.messages import Message
@@ -82,3 +83,38 @@ def test_windows_have_sizes(count: Any) -> None:
     messages.check_include((0, 5))
     with pytest.raises(StorageArgumentError):
         messages.check_include((0, count))
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({}, True),
+        ({"seconds": -1}, False),
+        ({"seconds": 61}, False),
+        ({"thread_id": "elsewhere"}, False),
+        ({"resource_id": "somebody else"}, False),
+        ({"topic": "b"}, False),
+    ],
+)
+def test_an_included_message_may_match_the_filter_too(
+    members: dict[str, Any], expected: bool
+) -> None:
+    """Its time is in the range, and thread, resource and metadata are those of the filter."""
+    start = message().created_at
+    is_match = messages.matcher(
+        ["t"], "r", DateRange(start=start, end=start + timedelta(seconds=60)), {"topic": "a"}
+    )
+    topic = members.get("topic", "a")
+    placed = {name: value for name, value in members.items() if name != "topic"}
+    found = message(content={"metadata": {"topic": topic}}, **placed)
+
+    assert expected == is_match(found)
+
+
+@pytest.mark.parametrize(("direction", "expected"), [("ASC", "abc"), ("DESC", "cba")])
+def test_page_and_windows_have_each_message_once(direction: Any, expected: str) -> None:
+    a, b, c = message("a", seconds=1), message("b", seconds=1), message("c", seconds=2)
+
+    found = messages.joined([c, a], [a, b], OrderBy(direction=direction))
+
+    assert list(expected) == [one.id for one in found]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mastra_core.contracts.storage import ClaimRef
-from mastra_core.errors import StorageArgumentError
+from mastra_core.errors import StorageArgumentError, StorageConflictError
 from mastra_core.rules import notification_claims as claims
 from mastra_core.wire.notifications import (
     CreateNotification,
@@ -351,3 +351,32 @@ def test_settling_is_final_whatever_the_claim_does() -> None:
 
     assert [None, None, None] == [record.deliver_at for record, _ in ends]
     assert [None, None, None] == [closed.guard_at for _, closed in ends]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "count", "expected"),
+    [(None, None, True), (["pending"], 1, True), (["seen"], None, False), (None, 2, False)],
+)
+def test_a_patch_may_expect_what_it_changes(
+    statuses: list[str] | None, count: int | None, expected: bool
+) -> None:
+    record, sidecar = created()
+
+    patched = claims.patch_expected(
+        record,
+        sidecar,
+        NotificationPatch(summary="new"),
+        now=NOW,
+        settle_guard=False,
+        expected_statuses=statuses,
+        expected_count=count,
+    )
+
+    assert expected == (patched is not None and patched[0].summary == "new")
+
+
+def test_only_what_failed_is_queued_again() -> None:
+    record, sidecar = created()
+
+    with pytest.raises(StorageConflictError, match="is 'pending', not 'failed'"):
+        claims.requeue(record, sidecar, now=NOW)

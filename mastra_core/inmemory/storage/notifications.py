@@ -15,7 +15,6 @@ from mastra_core.contracts.storage.pruning import PruneOptions, PrunePolicy, Pru
 from mastra_core.errors import (
     NotificationExistsError,
     NotificationNotFoundError,
-    StorageConflictError,
 )
 from mastra_core.inmemory.storage.domain import Domain
 from mastra_core.inmemory.storage.notification_claims import ClaimStore
@@ -155,17 +154,18 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         change = taken_in(patch)
         key = (thread_id, notification_id)
         record = self._record(thread_id, notification_id)
-        if expected_statuses is not None and record.status not in expected_statuses:
-            return None
-        if expected_count is not None and record.coalesced_count != expected_count:
-            return None
-        changed, sidecar = claims.patch_guarded(
+        pair = claims.patch_expected(
             record,
             self._tables.sidecar(key),
             change,
             now=self._clock.now(),
             settle_guard=settle_guard,
+            expected_statuses=expected_statuses,
+            expected_count=expected_count,
         )
+        if pair is None:
+            return None
+        changed, sidecar = pair
         self._tables.put(changed, sidecar)
         return given_out(changed)
 
@@ -222,14 +222,6 @@ class InMemoryNotifications(ClaimStore, Domain[NotificationTables]):
         """A failed record, pending and due now, in one step without an await."""
         await self._pace.turn()
         record = self._record(thread_id, notification_id)
-        if record.status != "failed":
-            raise StorageConflictError(
-                f"Notification {notification_id!r} is {record.status!r}, not 'failed', so it "
-                "can't be queued again.",
-                what="notification",
-                expected="failed",
-                found=record.status,
-            )
         sidecar = self._tables.sidecar((thread_id, notification_id))
         again, closed = claims.requeue(record, sidecar, now=self._clock.now())
         self._tables.put(again, closed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from mastra_core.errors import InvalidUrlError
+from mastra_core.plugins.url_settings import UrlSettings
 
 __all__ = ("PREFIX", "LibSQLConnection", "LibSQLSettings", "Target", "TargetKind")
 
@@ -58,10 +59,8 @@ class Target(BaseModel):
         return self.kind is TargetKind.FILE and not Path(self.address).exists()
 
 
-class LibSQLConnection(BaseModel):
+class LibSQLConnection(UrlSettings):
     """How a database is reached; users of one database with equal values share a client."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     #: ``file:path``, ``:memory:``, ``libsql://host``, ``libsql+http://host:port`` ...
     url: str
@@ -75,15 +74,6 @@ class LibSQLConnection(BaseModel):
     request_timeout_ms: int = Field(default=30_000, ge=100, le=600_000)
     #: How many writers may be at a server at once; more of them livelock it.
     max_remote_writers: int = Field(default=4, ge=1, le=64)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_url_options(cls, data: Any) -> Any:
-        """Move ``mastra_*`` parameters out of the URL; what was given apart wins."""
-        if not isinstance(data, dict) or not isinstance(data.get("url"), str):
-            return data
-        url, options = _split_options(data["url"])
-        return {**options, **data, "url": url}
 
     @property
     def target(self) -> Target:
@@ -118,21 +108,6 @@ class LibSQLSettings(LibSQLConnection):
     disable_init: bool = False
     #: Larger snapshots are refused (snapshots.md G12).
     max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
-
-
-def _split_options(url: str) -> tuple[str, dict[str, str]]:
-    base, mark, query = url.partition("?")
-    if not mark:
-        return url, {}
-    ours: dict[str, str] = {}
-    rest: list[str] = []
-    for pair in query.split("&"):
-        name, _, value = pair.partition("=")
-        if name.startswith("mastra_"):
-            ours[name.removeprefix("mastra_")] = unquote(value)
-        else:
-            rest.append(pair)
-    return (f"{base}?{'&'.join(rest)}" if rest else base), ours
 
 
 def _target(url: str, driver: str | None, auth_token: SecretStr | None) -> Target:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from mastra_core.bus import BusOptions
 from mastra_core.errors import InvalidUrlError
+from mastra_core.plugins.url_settings import UrlSettings
 
 __all__ = ("DEFAULT_DATABASE", "MongoSettings")
 
@@ -18,7 +19,7 @@ DEFAULT_DATABASE: Final = "mastra"
 _SCHEMES: Final = ("mongodb://", "mongodb+srv://")
 
 
-class MongoSettings(BusOptions):
+class MongoSettings(UrlSettings, BusOptions):
     """
     Options of the MongoDB adapters; query parameters ``mastra_*`` of the URL set them, too.
 
@@ -56,15 +57,6 @@ class MongoSettings(BusOptions):
     #: A lease that expired stays ungrantable to others for so long (L13).
     lock_delay_ms: int = Field(default=0, ge=0, le=86_400_000)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_url_options(cls, data: Any) -> Any:
-        """Move ``mastra_*`` parameters out of the URL; what was given apart wins."""
-        if not isinstance(data, dict) or not isinstance(data.get("url"), str):
-            return data
-        url, options = _split_options(data["url"])
-        return {**options, **data, "url": url}
-
     @property
     def address(self) -> str:
         """
@@ -81,21 +73,6 @@ class MongoSettings(BusOptions):
     def database_name(self) -> str:
         """The database to use."""
         return self.database or _database_of(self.url) or DEFAULT_DATABASE
-
-
-def _split_options(url: str) -> tuple[str, dict[str, str]]:
-    base, mark, query = url.partition("?")
-    if not mark:
-        return url, {}
-    ours: dict[str, str] = {}
-    rest: list[str] = []
-    for pair in query.split("&"):
-        name, _, value = pair.partition("=")
-        if name.startswith("mastra_"):
-            ours[name.removeprefix("mastra_")] = unquote(value)
-        elif pair:
-            rest.append(pair)
-    return (f"{base}?{'&'.join(rest)}" if rest else base), ours
 
 
 def _database_of(url: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
-from urllib.parse import unquote, urlsplit
+from typing import Final, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 
 from mastra_core.base.redact import redact_url
 from mastra_core.errors import InvalidUrlError
+from mastra_core.plugins.url_settings import UrlSettings
 
 __all__ = (
     "PREFIX",
@@ -23,10 +24,8 @@ PREFIX: Final = r"^([A-Za-z_][A-Za-z0-9_]{0,29})?$"
 _SCHEMES: Final = frozenset({"postgresql", "postgres", "postgresql+psycopg", "postgres+psycopg"})
 
 
-class PostgresConnection(BaseModel):
+class PostgresConnection(UrlSettings):
     """How a database is reached; users of one database with equal values share a pool."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     #: ``postgresql://user:password@host:port/database?...``
     url: str
@@ -49,15 +48,6 @@ class PostgresConnection(BaseModel):
     #: Prepare each shape of a statement once per connection. ``auto`` stops doing so when a
     #: pooler in between loses them; ``off`` is for old poolers in transaction mode.
     prepared_statements: Literal["auto", "on", "off"] = "auto"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_url_options(cls, data: Any) -> Any:
-        """Move ``mastra_*`` parameters out of the URL; what was given apart wins."""
-        if not isinstance(data, dict) or not isinstance(data.get("url"), str):
-            return data
-        url, options = _split_options(data["url"])
-        return {**options, **data, "url": url}
 
     @property
     def conninfo(self) -> str:
@@ -114,18 +104,3 @@ class PostgresSettings(PostgresConnection):
         except (LookupError, OSError, ValueError) as exc:
             raise ValueError(f"{name!r} is no time zone, e.g. 'UTC' or 'Europe/Berlin'") from exc
         return name
-
-
-def _split_options(url: str) -> tuple[str, dict[str, str]]:
-    base, mark, query = url.partition("?")
-    if not mark:
-        return url, {}
-    ours: dict[str, str] = {}
-    rest: list[str] = []
-    for pair in query.split("&"):
-        name, _, value = pair.partition("=")
-        if name.startswith("mastra_"):
-            ours[name.removeprefix("mastra_")] = unquote(value)
-        else:
-            rest.append(pair)
-    return (f"{base}?{'&'.join(rest)}" if rest else base), ours

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
-from urllib.parse import unquote_plus, urlsplit
+from typing import ClassVar, Final
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from mastra_core.bus import BusOptions
 from mastra_core.errors import InvalidUrlError
+from mastra_core.plugins.url_settings import UrlSettings
 
 __all__ = (
     "DEFAULT_KEY_PREFIX",
@@ -29,10 +30,8 @@ _SCHEMES: Final = {
 }
 
 
-class ConnectionOptions(BaseModel):
+class ConnectionOptions(UrlSettings):
     """How the server is reached; the same for storage, bus and leases of one URL."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     #: ``redis://user:password@host:port/db``, ``rediss://…``, ``redis+unix:///path?db=0``.
     url: str
@@ -42,15 +41,6 @@ class ConnectionOptions(BaseModel):
     request_timeout_ms: int = Field(default=10_000, ge=50, le=600_000)
     #: What connections are called in ``CLIENT LIST``.
     client_name: str = Field(default="mastra-py", pattern=r"^[!-~]*$")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_url_options(cls, data: Any) -> Any:
-        """Move ``mastra_*`` parameters out of the URL; what was given apart wins."""
-        if not isinstance(data, dict) or not isinstance(data.get("url"), str):
-            return data
-        url, options = _split_options(data["url"])
-        return {**options, **data, "url": url}
 
     @property
     def driver_url(self) -> str:
@@ -139,18 +129,3 @@ class RedisLeaseSettings(ConnectionOptions):
     wait_replicas: int = Field(default=0, ge=0, le=16)
     #: How late a change may be noticed if a notice was lost (L7).
     watch_poll_ms: int = Field(default=1_000, ge=10)
-
-
-def _split_options(url: str) -> tuple[str, dict[str, str]]:
-    base, mark, query = url.partition("?")
-    if not mark:
-        return url, {}
-    ours: dict[str, str] = {}
-    rest: list[str] = []
-    for pair in query.split("&"):
-        name, _, value = pair.partition("=")
-        if name.startswith("mastra_"):
-            ours[name.removeprefix("mastra_")] = unquote_plus(value)
-        else:
-            rest.append(pair)
-    return (f"{base}?{'&'.join(rest)}" if rest else base), ours

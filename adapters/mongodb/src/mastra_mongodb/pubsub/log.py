@@ -18,7 +18,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
 from mastra_core.base.clock import Clock
-from mastra_core.bus import Page, Position, Start
+from mastra_core.bus import Page, Position, Start, position_from_cursor
 from mastra_core.bus.topic_class import idle_ttl_ms, is_durable, topic_class
 from mastra_core.bus.trimming import is_trimmable
 from mastra_core.contracts.pubsub import Cursor
@@ -27,7 +27,7 @@ from mastra_mongodb.home import Home
 from mastra_mongodb.pool import Collection, Session
 from mastra_mongodb.pubsub.envelope import CHUNK_BYTES, Row, row_from
 
-__all__ = ("ANY_EPOCH", "Document", "Log", "LogLimits", "Placed", "position_from_cursor")
+__all__ = ("ANY_EPOCH", "Document", "Log", "LogLimits", "Placed")
 
 logger = logging.getLogger(__name__)
 
@@ -575,16 +575,3 @@ class Log:
 def _at(key: str, epoch: int, seq: int, document: Mapping[str, Any]) -> Document:
     place = {"t": key, "e": epoch, "s": seq}
     return {"_id": dict(place), **document, **place}
-
-
-def position_from_cursor(cursor: Cursor, topic: str) -> Position:
-    """
-    The position that a cursor names.
-
-    Raises:
-        PubSubError: It is none of ours.
-    """
-    epoch, _, seq = cursor.value.partition(":")
-    if not (epoch.isdecimal() and seq.isdecimal()):
-        raise PubSubError(f"{cursor.value!r} is not a cursor of topic {topic!r}.")
-    return (int(epoch), int(seq))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from mastra_core.base.isotime import epoch_ms, from_epoch_ms
+from mastra_core.base.isotime import from_epoch_ms
 from mastra_core.contracts.storage import DateRange, IncludeMessage, MessagePage, OrderBy
 from mastra_core.rules import messages as rules
 from mastra_core.rules.arguments import check_thread_ids
@@ -227,8 +227,8 @@ class MessageStore:
                 self._message_page(wanted, members, place, order, counts=True),
                 self._windows(include, resource_id),
             )
-        joined = _joined(found.messages, windows, order)
-        is_match = _matcher(thread_ids, resource_id, date_range, members)
+        joined = rules.joined(found.messages, windows, order)
+        is_match = rules.matcher(thread_ids, resource_id, date_range, members)
         total = found.total or 0
         return MessagePage(
             messages=joined,
@@ -403,33 +403,3 @@ def _created_within(date_range: DateRange | None) -> Document:
     bounds = {"$gte": low, "$lt": high}
     found = {word: from_epoch_ms(bound) for word, bound in bounds.items() if bound is not None}
     return {"createdAt": found} if found else {}
-
-
-def _matcher(
-    thread_ids: Sequence[str],
-    resource_id: str | None,
-    date_range: DateRange | None,
-    metadata: Mapping[str, Any],
-) -> Callable[[Message], bool]:
-    """Whether an included message would be among the matches of the filter, too."""
-    low, high = bounds_ms(date_range)
-
-    def is_match(message: Message) -> bool:
-        at = epoch_ms(message.created_at)
-        if (low is not None and at < low) or (high is not None and at >= high):
-            return False
-        if message.thread_id not in thread_ids:
-            return False
-        if resource_id is not None and message.resource_id != resource_id:
-            return False
-        return metadata_matches(message.content.get("metadata"), metadata)
-
-    return is_match
-
-
-def _joined(page: list[Message], windows: Iterable[Message], order: OrderBy) -> list[Message]:
-    """Page and windows without doubles, in the order that was asked for."""
-    union = {message.id: message for message in (*page, *windows)}
-    return sorted(
-        union.values(), key=lambda m: (m.created_at, m.id), reverse=order.direction == "DESC"
-    )

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from pymongo import ReturnDocument
@@ -23,7 +23,6 @@ from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.errors import (
     NotificationExistsError,
     NotificationNotFoundError,
-    StorageConflictError,
 )
 from mastra_core.rules import notification_claims as claims
 from mastra_core.rules import notifications as rules
@@ -348,12 +347,14 @@ class MongoNotifications(ClaimStore):
         if settle_guard or "deliver_at" in patch.model_fields_set:
 
             def change(record: NotificationRecord, sidecar: Sidecar) -> Pair | None:
-                if expected_statuses is not None and record.status not in expected_statuses:
-                    return None
-                if expected_count is not None and record.coalesced_count != expected_count:
-                    return None
-                return claims.patch_guarded(
-                    record, sidecar, patch, now=now, settle_guard=settle_guard
+                return claims.patch_expected(
+                    record,
+                    sidecar,
+                    patch,
+                    now=now,
+                    settle_guard=settle_guard,
+                    expected_statuses=expected_statuses,
+                    expected_count=expected_count,
                 )
 
             changed = await self._change("update_notification", thread_id, notification_id, change)
@@ -472,8 +473,6 @@ class MongoNotifications(ClaimStore):
         now = self._host.now()
 
         def change(record: NotificationRecord, sidecar: Sidecar) -> Pair:
-            if record.status != "failed":
-                _refuse_requeue(record)
             return claims.requeue(record, sidecar, now=now)
 
         changed = await self._change("requeue", thread_id, notification_id, change)
@@ -589,13 +588,3 @@ def _is_odd(document: Mapping[str, Any]) -> bool:
 def _status_fields(status: str, now: datetime) -> dict[str, Any]:
     timestamp = rules.STATUS_TIMESTAMPS.get(status)
     return {"status": status, **({timestamp: now} if timestamp else {})}
-
-
-def _refuse_requeue(record: NotificationRecord) -> NoReturn:
-    raise StorageConflictError(
-        f"Notification {record.id!r} is {record.status!r}, not 'failed', so it can't be "
-        "queued again.",
-        what="notification",
-        expected="failed",
-        found=record.status,
-    )

@@ -17,7 +17,6 @@ from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.errors import (
     NotificationExistsError,
     NotificationNotFoundError,
-    StorageConflictError,
     StorageTimeoutError,
 )
 from mastra_core.rules import notification_claims as claims
@@ -328,11 +327,15 @@ class RedisNotifications(ClaimStore):
         now = self._host.clock.now()
 
         def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair | None:
-            if expected_statuses is not None and record.status not in expected_statuses:
-                return None
-            if expected_count is not None and record.coalesced_count != expected_count:
-                return None
-            return claims.patch_guarded(record, sidecar, patch, now=now, settle_guard=settle_guard)
+            return claims.patch_expected(
+                record,
+                sidecar,
+                patch,
+                now=now,
+                settle_guard=settle_guard,
+                expected_statuses=expected_statuses,
+                expected_count=expected_count,
+            )
 
         found, changed = await self._change("update_notification", thread_id, notification_id, rule)
         if not found:
@@ -400,14 +403,6 @@ class RedisNotifications(ClaimStore):
         now = self._host.clock.now()
 
         def rule(record: NotificationRecord, sidecar: Sidecar) -> _Pair | None:
-            if record.status != "failed":
-                raise StorageConflictError(
-                    f"Notification {notification_id!r} is {record.status!r}, not 'failed', so it "
-                    "can't be queued again.",
-                    what="notification",
-                    expected="failed",
-                    found=record.status,
-                )
             return claims.requeue(record, sidecar, now=now)
 
         for key in self._both(thread_id, notification_id):

@@ -29,11 +29,12 @@ from mastra_core.bus import (
     Position,
     Settlement,
     Start,
+    position_from_cursor,
 )
 from mastra_core.bus.topic_class import idle_ttl_ms, is_durable, topic_class
 from mastra_core.bus.trimming import is_trimmable
 from mastra_core.contracts.pubsub import Cursor, DeadLetter, PubSubCapabilities
-from mastra_core.errors import FencedOutError, MastraError, PubSubClosedError, PubSubError
+from mastra_core.errors import FencedOutError, MastraError, PubSubClosedError
 from mastra_core.wire.events import Event
 from mastra_sql.bus.dialect import BusDialect
 from mastra_sql.bus.envelope import encode_envelope, read_entry
@@ -360,7 +361,7 @@ class SqlBusDriver(ABC):
 
     async def locate(self, topic: str, start: Start) -> Position:
         if isinstance(start, Cursor):
-            return _position_of(start, topic)
+            return position_from_cursor(start, topic)
         values = {"topic": self.key(topic)}
         with bus_errors():
             [rows] = await self._read("locate", Step.of(self.statements.look_at_topic(), values))
@@ -468,7 +469,7 @@ class SqlBusDriver(ABC):
         elif isinstance(start, int):
             values |= {"epoch": _ANY_EPOCH, "after": start}
         else:
-            values |= dict(zip(("epoch", "after"), _position_of(start, topic), strict=True))
+            values |= dict(zip(("epoch", "after"), position_from_cursor(start, topic), strict=True))
         steps = [
             Step.of(self.statements.make_topic(), values),
             Step.of(self.statements.join_group(kind), values),
@@ -725,13 +726,6 @@ def _appended(rows: Rows) -> Appended:
 
 def _fence_keys(batch: Sequence[Outgoing]) -> set[str]:
     return {one.fence[0] for one in batch if one.fence is not None}
-
-
-def _position_of(cursor: Cursor, topic: str) -> Position:
-    epoch, _, seq = cursor.value.partition(":")
-    if not (epoch.isdecimal() and seq.isdecimal()):
-        raise PubSubError(f"{cursor.value!r} is not a cursor of topic {topic!r}.")
-    return (int(epoch), int(seq))
 
 
 def _sendable(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from mastra_core.base.isotime import epoch_ms, from_epoch_ms
+from mastra_core.base.isotime import from_epoch_ms
 from mastra_core.base.pace import in_turns
 from mastra_core.base.unset import UNSET, Unset
 from mastra_core.contracts.storage import (
@@ -310,7 +310,7 @@ class SqlMemory:
             order_by or _OLDEST_FIRST,
             include_total=include_total,
             neighbours=neighbours,
-            is_match=_matcher(thread_ids, resource_id, date_range, messages.metadata),
+            is_match=rules.matcher(thread_ids, resource_id, date_range, messages.metadata),
         )
 
     async def list_messages_by_resource_id(
@@ -381,7 +381,7 @@ class SqlMemory:
             total = others[0][0][0] if counts else None
             windows = [row for window in others[1:] for row in window]
         if neighbours and is_match is not None:
-            found = _joined(found, await self._read(windows), order)
+            found = rules.joined(found, await self._read(windows), order)
             more = has_more_with_included(wanted, total or 0, sum(map(is_match, found)))
         return MessagePage(
             messages=found,
@@ -607,33 +607,3 @@ def _limits(wanted: Page) -> dict[str, int]:
 
 def _bound_values(bounds: Mapping[str, Any]) -> dict[str, Any]:
     return {"start" if word == ">=" else "end": value for word, value in bounds.items()}
-
-
-def _matcher(
-    thread_ids: Sequence[str],
-    resource_id: str | None,
-    date_range: DateRange | None,
-    metadata: Mapping[str, Any],
-) -> Callable[[Message], bool]:
-    """Whether an included message would be among the matches of the filter, too."""
-    low, high = bounds_ms(date_range)
-
-    def is_match(message: Message) -> bool:
-        at = epoch_ms(message.created_at)
-        if (low is not None and at < low) or (high is not None and at >= high):
-            return False
-        if message.thread_id not in thread_ids:
-            return False
-        if resource_id is not None and message.resource_id != resource_id:
-            return False
-        return metadata_matches(message.content.get("metadata"), metadata)
-
-    return is_match
-
-
-def _joined(page: list[Message], windows: Iterable[Message], order: OrderBy) -> list[Message]:
-    """Page and windows without doubles, in the order that was asked for."""
-    union = {message.id: message for message in (*page, *windows)}
-    return sorted(
-        union.values(), key=lambda m: (m.created_at, m.id), reverse=order.direction == "DESC"
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 from mastra_core.base.pace import in_turns
 from mastra_core.contracts.storage import (
@@ -23,7 +23,6 @@ from mastra_core.errors import (
     NotificationExistsError,
     NotificationNotFoundError,
     StorageArgumentError,
-    StorageConflictError,
 )
 from mastra_core.rules import notification_claims as claims
 from mastra_core.rules import notifications as rules
@@ -292,11 +291,15 @@ class SqlNotifications:
         now = self._host.clock.now()
 
         def change(record: NotificationRecord, sidecar: Sidecar) -> Pair | None:
-            if expected_statuses is not None and record.status not in expected_statuses:
-                return None
-            if expected_count is not None and record.coalesced_count != expected_count:
-                return None
-            return claims.patch_guarded(record, sidecar, patch, now=now, settle_guard=settle_guard)
+            return claims.patch_expected(
+                record,
+                sidecar,
+                patch,
+                now=now,
+                settle_guard=settle_guard,
+                expected_statuses=expected_statuses,
+                expected_count=expected_count,
+            )
 
         return await self._change("update_notification", thread_id, notification_id, change)
 
@@ -357,8 +360,6 @@ class SqlNotifications:
         now = self._host.clock.now()
 
         def change(record: NotificationRecord, sidecar: Sidecar) -> Pair:
-            if record.status != "failed":
-                _refuse_requeue(record)
             return claims.requeue(record, sidecar, now=now)
 
         changed = await self._change("requeue", thread_id, notification_id, change)
@@ -712,13 +713,3 @@ def _check_claim(owner: str, limit: int, visibility_ms: int) -> None:
     check_text(owner, "owner")
     check_limit(limit)
     check_limit(visibility_ms, "visibility_ms")
-
-
-def _refuse_requeue(record: NotificationRecord) -> NoReturn:
-    raise StorageConflictError(
-        f"Notification {record.id!r} is {record.status!r}, not 'failed', so it can't be "
-        "queued again.",
-        what="notification",
-        expected="failed",
-        found=record.status,
-    )
