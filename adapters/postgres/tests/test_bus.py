@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import psycopg
@@ -15,6 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mastra_conformance import case
+from mastra_conformance.faults.addresses import through_port
+from mastra_conformance.faults.outcomes import until
+from mastra_conformance.faults.proxy import Network, open_network
 from mastra_conformance.suites.pubsub.support import Recorder, eventually, make_event
 from mastra_core.errors import PubSubError
 from mastra_core.plugins.context import AdapterContext
@@ -25,6 +29,10 @@ from mastra_postgres.listener import channel_of
 from mastra_postgres.pubsub import PostgresPubSub
 
 pytestmark = pytest.mark.anyio
+
+#: Within so many seconds a listener that hears nothing any more is noticed.
+_DETECTED_S: Final = 15.0
+_SLACK_S: Final = 10.0
 
 _LISTENERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
@@ -142,6 +150,63 @@ async def test_a_lost_listener_comes_back(url: str, caplog: pytest.LogCaptureFix
         assert list(range(1, 13)) == seen.data
         warnings = [one for one in caplog.records if "listening connection" in one.message]
         assert len(warnings) <= 2
+
+
+@case("pubsub_and_lease", 74)
+async def test_a_half_open_listener_is_noticed(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its packets vanish and nobody is told: within 15 s it knows; until then it looks."""
+    seen, member = Recorder(), Recorder()
+    parts = urlsplit(url)
+
+    def warned() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.name.startswith("mastra")]
+
+    async with (
+        open_network(parts.hostname or "", parts.port or 5432) as network,
+        PostgresPubSub(through_port(url, network.port)) as reader,
+        PostgresPubSub(url) as writer,
+        own_connection(url) as mine,
+    ):
+        await reader.subscribe("t", seen)
+        await reader.subscribe("t", member, group="g")
+        await eventually(lambda: reader.is_notified)
+        listening = await _listener_of(mine, network)
+
+        caplog.set_level(logging.WARNING)
+        network.half_open(seen_from=listening)
+        broken_at = time.monotonic()
+        looked: list[float] = []
+        for number in range(5):
+            published_at = time.monotonic()
+            await writer.publish("t", make_event(number))
+            await seen.until(number + 1)
+            await member.until(number + 1)
+            looked.append(time.monotonic() - published_at)
+        delivered_blindly = not warned()
+        await until(lambda: bool(warned()), within_s=4 * _DETECTED_S)
+        took = time.monotonic() - broken_at
+
+        await until(lambda: reader.is_notified and not network.carries(listening))
+        assert listening != await _listener_of(mine, network)
+        await writer.publish("t", make_event(5))
+        await seen.until(6)
+
+    assert delivered_blindly
+    assert took <= _DETECTED_S + _SLACK_S
+    # A look per second; ten times that for a busy machine.
+    assert max(looked) < 10
+    assert list(range(6)) == seen.data
+    assert ["the listening connection is lost, looking instead"] == warned()
+
+
+async def _listener_of(mine: psycopg.AsyncConnection[Any], network: Network) -> int:
+    """The port from which the server sees the listening connection behind a network."""
+    ports = await mine.execute(
+        "SELECT client_port FROM pg_stat_activity WHERE datname = current_database() "
+        "AND query LIKE 'LISTEN%' ORDER BY backend_start"
+    )
+    [port] = [port for (port,) in await ports.fetchall() if network.carries(port)]
+    return int(port)
 
 
 @case("pubsub_and_lease", 75)

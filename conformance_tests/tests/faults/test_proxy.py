@@ -140,6 +140,31 @@ async def test_half_open_connections_never_answer() -> None:
         other.close()
 
 
+async def test_one_connection_alone_can_be_half_open() -> None:
+    """The one that the server sees from a port; the others go on."""
+    seen: list[int] = []
+
+    async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer.get_extra_info("peername")[1])
+        with suppress(OSError):
+            while data := await reader.read(100):
+                writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(tell, "127.0.0.1", 0)
+    async with server, open_network("127.0.0.1", server.sockets[0].getsockname()[1]) as network:
+        broken, whole = await Client.connect(network), await Client.connect(network)
+        await broken.ask(b"1")
+        await whole.ask(b"1")
+        assert [True, True, False] == [network.carries(port) for port in (*seen, 0)]
+        network.half_open(seen_from=seen[0])
+        assert await whole.ask(b"2") == b"2"
+        with pytest.raises(TimeoutError):
+            await broken.ask(b"2", within_s=0.1)
+        broken.close()
+        whole.close()
+
+
 async def test_a_delay_keeps_the_order() -> None:
     """Everything takes so much longer, one way."""
     async with echo_network() as network:

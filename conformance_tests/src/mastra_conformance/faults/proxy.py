@@ -80,6 +80,10 @@ class Network:
         """Connections that clients hold right now."""
         return len(self._lines)
 
+    def carries(self, port: int) -> bool:
+        """Whether a connection that the server sees come from this port is one of ours."""
+        return port > 0 and any(line.server_side_port == port for line in self._lines)
+
     # -- what may be done to it ------------------------------------------------------------------
 
     async def heal(self) -> None:
@@ -110,10 +114,15 @@ class Network:
         """Nothing gets through, nobody is told; what is sent meanwhile arrives after healing."""
         self._flowing.clear()
 
-    def half_open(self) -> None:
-        """The server has lost all connections, the clients don't know and never will."""
+    def half_open(self, *, seen_from: int | None = None) -> None:
+        """
+        The server has lost all connections, the clients don't know and never will.
+
+        ``seen_from``: only the one that comes to the server from this port.
+        """
         for line in tuple(self._lines):
-            line.abort_server_side()
+            if seen_from in {None, line.server_side_port}:
+                line.abort_server_side()
 
     def delay(self, seconds: float, *directions: Direction) -> None:
         """Everything takes so much longer, one way or both; the order stays."""
@@ -205,6 +214,14 @@ class _Line:
         self._upstream: StreamWriter | None = None
         self._is_half_open = False
         self._aborted = asyncio.Event()
+
+    @property
+    def server_side_port(self) -> int:
+        """The port from which the server sees it come; 0 if it isn't there yet."""
+        if self._upstream is None:
+            return 0
+        port: int = self._upstream.get_extra_info("sockname", ("", 0))[1]
+        return port
 
     async def run(self) -> None:
         """Forward both ways until one end closes."""
