@@ -284,7 +284,9 @@ class RunSegment:
 
         Raises:
             FencedOutError: Somebody has.
+            LeaseLostError: The thread is another process's by now.
         """
+        self.setup.signals.assert_owned()
         if self.setup.claim is not None:
             await self.setup.claim.assert_held()
 
