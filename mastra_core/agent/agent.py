@@ -21,7 +21,7 @@ from mastra_core.agent.options import RunOptions, options_from
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
 from mastra_core.agent.sub_agents import SubAgentTool, check_delegated_data, sub_agent_tools
-from mastra_core.agent.tools import tools_by_name
+from mastra_core.agent.tools import Schema, ValueSchema, tools_by_name
 from mastra_core.agent.until_idle import started
 from mastra_core.background import AgentBackground, agent_background
 from mastra_core.contracts.model import Model
@@ -104,6 +104,7 @@ class Agent:
             ``{"tools": {"search": True, "report": {"timeout_ms": 60000}}}``,
             ``{"disabled": True}`` (streaming.md 8.2).
         default_options: Options of every call, unless the call says otherwise.
+        request_context_schema: Type of the request context that every run needs.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Agent:
         processor_timeout_ms: int | None = None,
         background_tasks: AgentBackground | Mapping[str, Any] | None = None,
         default_options: Mapping[str, Any] | None = None,
+        request_context_schema: Schema = None,
     ) -> None:
         if not isinstance(id, str) or not id:
             raise ConfigError(f"An agent needs an id, a text that is not empty, not {shown(id)}.")
@@ -169,6 +171,7 @@ class Agent:
         #: What has been warned of already.
         self.warned: set[str] = set()
         self._model = model
+        self._context_schema = ValueSchema.of(request_context_schema)
         self._memory_options = (
             memory if isinstance(memory, MemoryOptions) else (MemoryOptions() if memory else None)
         )
@@ -245,13 +248,38 @@ class Agent:
         wanted = [chosen] if isinstance(chosen, str) or not isinstance(chosen, Sequence) else chosen
         if not wanted:
             raise ModelNotFoundError(f"Agent {self.id!r} has no model.")
-        return [
+        found = [
             self._host.resolve_model(model) if isinstance(model, str) else model for model in wanted
         ]
+        for model in found:
+            if getattr(model, "specification", "v2") == "v1":
+                raise RunArgumentError(
+                    f"Model {model.provider}/{model.model_id} has the oldest specification.",
+                    id="AGENT_STREAM_V1_MODEL_NOT_SUPPORTED",
+                    hint="Use a model whose specification is v2 or newer.",
+                )
+        return found
 
     def options(self, given: Mapping[str, Any]) -> RunOptions:
-        """The options of one call, the agent's defaults under them."""
-        return options_from(self._defaults, given)
+        """
+        The options of one call, the agent's defaults under them.
+
+        Raises:
+            RunArgumentError: One can't be, or the request context lacks something.
+        """
+        options = options_from(self._defaults, given)
+        if self._context_schema is not None:
+            try:
+                self._context_schema.parse(
+                    dict(options.request_context), self.id, "a request context"
+                )
+            except ToolInputError as exc:
+                raise RunArgumentError(
+                    exc.message.replace("Tool", "Agent", 1),
+                    id="AGENT_REQUEST_CONTEXT_VALIDATION_FAILED",
+                    details=exc.details,
+                ) from exc
+        return options
 
     # -- running --------------------------------------------------------------------------
 
@@ -298,6 +326,24 @@ class Agent:
         """
         output = await RunBuilder(self, self.options(options), holds_thread=False).start(messages)
         return await output.get_full_output()
+
+    async def stream_legacy(self, messages: MessageInput, **options: Any) -> ModelOutput:
+        """
+        Not here: models of the oldest specification aren't run.
+
+        Raises:
+            RunArgumentError: Always (id ``AGENT_STREAM_LEGACY_NOT_SUPPORTED``).
+        """
+        raise _legacy("stream_legacy", "stream")
+
+    async def generate_legacy(self, messages: MessageInput, **options: Any) -> FullOutput:
+        """
+        Not here, as ``stream_legacy``.
+
+        Raises:
+            RunArgumentError: Always (id ``AGENT_STREAM_LEGACY_NOT_SUPPORTED``).
+        """
+        raise _legacy("generate_legacy", "generate")
 
     # -- suspended runs -------------------------------------------------------------------
 
@@ -487,9 +533,21 @@ class Agent:
         tool_call_id: str | None = None,
         resume_data: Any = None,
         decline_context: Mapping[str, Any] | None = None,
+        messages: Sequence[Any] = (),
+        stream_options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """
         Answer whatever is parked on a thread; its chunks go to the thread's readers.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is.
+            approved: The decision.
+            tool_call_id: Which call; may be left out if only one run waits.
+            resume_data: Data instead of a decision.
+            decline_context: What else the tool or the model gets to know.
+            messages: Said along with the answer; they join the run that goes on.
+            stream_options: Options of that run.
 
         Returns:
             ``{"accepted": True, "runId", "toolCallId"?}``.
@@ -510,7 +568,58 @@ class Agent:
             else {**(decline_context or {}), "approved": approved}
         )
         kind: Literal["approval", "data"] = "approval" if resume_data is None else "data"
-        await self._answer(data, run_id, tool_call_id, kind=kind, options={})
+        await self._answer(
+            data, run_id, tool_call_id, kind=kind, options=dict(stream_options or {})
+        )
+        for message in messages:
+            sent = self.send_message(message, thread_id=thread_id, resource_id=resource_id)
+            await sent.accepted
+        accepted: dict[str, Any] = {"accepted": True, "runId": run_id}
+        if tool_call_id is not None:
+            accepted["toolCallId"] = tool_call_id
+        return accepted
+
+    async def send_stream_resume(
+        self,
+        *,
+        thread_id: str = "",
+        resource_id: str = "",
+        run_id: str = "",
+        resume_data: Any = None,
+        tool_call_id: str | None = None,
+        stream_options: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """
+        Answer a parked run of a thread with data; its chunks go to the thread's readers.
+
+        Returns:
+            ``{"accepted": True, "runId", "toolCallId"?}``.
+
+        Raises:
+            RunArgumentError: Thread, resource or run isn't named
+                (id ``AGENT_SEND_STREAM_RESUME_MISSING_TARGET``).
+            RunNotFoundError: The thread has no such run
+                (id ``AGENT_SEND_STREAM_RESUME_NO_SUSPENDED_THREAD_RUN``).
+        """
+        named = {"thread_id": thread_id, "resource_id": resource_id, "run_id": run_id}
+        for name, value in named.items():
+            if not value:
+                raise RunArgumentError(
+                    f"send_stream_resume needs a {name}.",
+                    id="AGENT_SEND_STREAM_RESUME_MISSING_TARGET",
+                    details={"argument": name},
+                )
+        check_ids(**named)
+        check_given_ids(tool_call_id=tool_call_id)
+        listed = await self.list_suspended_runs(thread_id=thread_id, resource_id=resource_id)
+        if run_id not in [run.run_id for run in listed.runs]:
+            raise RunNotFoundError(
+                f"Thread {thread_id!r} has no suspended run {run_id!r} of agent {self.id!r}.",
+                id="AGENT_SEND_STREAM_RESUME_NO_SUSPENDED_THREAD_RUN",
+                details={"threadId": thread_id, "resourceId": resource_id, "runId": run_id},
+            )
+        options = dict(stream_options or {})
+        await self._answer(resume_data, run_id, tool_call_id, kind="data", options=options)
         accepted: dict[str, Any] = {"accepted": True, "runId": run_id}
         if tool_call_id is not None:
             accepted["toolCallId"] = tool_call_id
@@ -551,7 +660,9 @@ class Agent:
     ) -> ModelOutput:
         check_ids(run_id=run_id)
         given = dict(options)
-        scope = given.get("resource_id")
+        context = given.get("request_context")
+        reserved = context.get("mastra__resourceId") if isinstance(context, Mapping) else None
+        scope = reserved if reserved is not None else given.get("resource_id")
         check_given_ids(tool_call_id=tool_call_id, resource_id=scope)
         allow_mismatch = bool(given.pop("allow_kind_mismatch", False))
         rerun_unknown = bool(given.pop("rerun_unknown", False))
@@ -745,6 +856,14 @@ class Agent:
         check_ids(thread_id=thread_id)
         check_given_ids(resource_id=resource_id)
         return self._host.threads.active_run_id(resource_id, thread_id)
+
+
+def _legacy(name: str, other: str) -> RunArgumentError:
+    return RunArgumentError(
+        f"{name} was for models of the oldest specification, which are not supported.",
+        id="AGENT_STREAM_LEGACY_NOT_SUPPORTED",
+        hint=f"Use {other}(...).",
+    )
 
 
 def _until_idle(max_idle_ms: int | None) -> Mapping[str, Any] | bool:

@@ -10,6 +10,7 @@ from mastra_core.background import BackgroundTaskManager
 from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.base.telemetry import NoopTracer, Tracer
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ModelNotFoundError
@@ -36,6 +37,11 @@ class AgentHost(Protocol):
     threads: ThreadRuntime
     #: Owns the runs.
     runs: TaskSupervisor
+
+    @property
+    def tracer(self) -> Tracer:
+        """Measures what goes on."""
+        ...
 
     @property
     def is_open(self) -> bool:
@@ -103,6 +109,7 @@ class LocalHost:
         )
         self.threads = ThreadRuntime(clock=self.clock, ids=self.ids)
         self.runs = TaskSupervisor("agent runs")
+        self.tracer: Tracer = NoopTracer()
         self.notifications = NotificationService(
             self.storage.notifications, clock=self.clock, ids=self.ids
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mastra_core.agent.titles import TitleOptions
 from mastra_core.base.clock import Clock
 from mastra_core.base.unset import UNSET
 from mastra_core.contracts.storage import MemoryStorage, OrderBy
@@ -27,6 +28,8 @@ class MemoryOptions:
 
     #: Newest messages that go into the prompt; None remembers all.
     last_messages: int | None = 40
+    #: Give threads without a title one: True, or how.
+    generate_title: bool | TitleOptions = False
 
 
 class AgentMemory:
@@ -36,6 +39,14 @@ class AgentMemory:
         self.store = store
         self._clock = clock
         self._options = options
+
+    @property
+    def titles(self) -> TitleOptions | None:
+        """How titles are made; None if they aren't."""
+        wanted = self._options.generate_title
+        if isinstance(wanted, TitleOptions):
+            return wanted
+        return TitleOptions() if wanted else None
 
     async def open_thread(
         self,

@@ -11,7 +11,10 @@ from mastra_core.agent.background import RunBackgroundTasks
 from mastra_core.agent.memory import AgentMemory
 from mastra_core.agent.options import RunOptions
 from mastra_core.agent.processors import ProcessorChoice, ProcessorChoices
+from mastra_core.agent.titles import RunTitle
 from mastra_core.agent.tools import client_tools, tools_by_name
+from mastra_core.agent.tracing import end_run_span, start_run_span
+from mastra_core.base.telemetry import started_span
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.tool import Tool
 from mastra_core.contracts.tool_hooks import ToolHooks
@@ -129,7 +132,9 @@ class RunBuilder:
             setup = self._setup(message_list, interrupt, claimed=claimed, request_context=context)
             resume = ResumePoint(parked=parked, answers=claimed.answers)
             loop = AgentLoop(setup, output, interrupt, resume=resume)
-            return self._run(loop, output, interrupt, message_list, heartbeat=heartbeat)
+            return self._run(
+                loop, output, interrupt, message_list, heartbeat=heartbeat, claimed=claimed
+            )
         except BaseException:
             self._give_back(parked.thread_id, parked.resource_id)
             raise
@@ -225,7 +230,7 @@ class RunBuilder:
         output = self._output(message_list)
         setup = self._setup(message_list, interrupt, opening=opening)
         loop = AgentLoop(setup, output, interrupt)
-        return self._run(loop, output, interrupt, message_list)
+        return self._run(loop, output, interrupt, message_list, opening=opening)
 
     def _run(
         self,
@@ -235,6 +240,8 @@ class RunBuilder:
         message_list: MessageList,
         *,
         heartbeat: asyncio.Task[None] | None = None,
+        opening: Sequence[Signal] = (),
+        claimed: ClaimedRun | None = None,
     ) -> ModelOutput:
         threads = self._host.threads
         thread_id, resource_id = message_list.thread_id, message_list.resource_id
@@ -254,10 +261,22 @@ class RunBuilder:
                 stream_options=self._follow_up_options(),
             )
 
+        span = start_run_span(
+            self._host.tracer,
+            self._agent,
+            output,
+            opening=opening,
+            resumed=claimed.parked if claimed is not None else None,
+        )
+
         async def work() -> None:
             watch = self._watch_abort(interrupt)
             try:
-                await loop.run()
+                with started_span(span):
+                    try:
+                        await loop.run()
+                    finally:
+                        end_run_span(span, output)
             finally:
                 threads.left(output)
                 for helper in (watch, heartbeat):
@@ -338,6 +357,7 @@ class RunBuilder:
             signals=self._signals(message_list),
             opening_signals=opening,
             saver=saver,
+            title=self._title(message_list) if saver is not None else None,
             snapshots=self._host.parking,
             claim=claimed.claim if claimed is not None else None,
             processors=self._processors(message_list, context, interrupt.event),
@@ -353,6 +373,7 @@ class RunBuilder:
                 else None
             ),
             warned=self._agent.warned,
+            tracer=self._host.tracer,
             find_model=self._find_model,
             callbacks=Callbacks(
                 on_chunk=options.on_chunk,
@@ -365,6 +386,19 @@ class RunBuilder:
             delegation=options.delegation,
             mastra=getattr(self._host, "application", None),
             background=self._background(message_list),
+        )
+
+    def _title(self, message_list: MessageList) -> RunTitle | None:
+        memory = self._agent.memory
+        if memory is None or memory.titles is None or message_list.thread_id is None:
+            return None
+        chosen = memory.titles.model
+        return RunTitle(
+            options=memory.titles,
+            model=self._models[0] if chosen is None else self._find_model(chosen),
+            store=memory.store,
+            thread_id=message_list.thread_id,
+            tasks=self._host.runs,
         )
 
     def _background(self, message_list: MessageList) -> RunBackgroundTasks | None:
@@ -428,6 +462,7 @@ class RunBuilder:
             request_context=context,
             abort_signal=abort,
             watch=self._host.processor_watch(RunFacts(run_id=self._run_id)),
+            tracer=self._host.tracer,
         )
 
 

@@ -30,6 +30,7 @@ __all__ = (
     "InputObserver",
     "Schema",
     "ToolOptions",
+    "ValueSchema",
     "client_tools",
     "tool",
     "tools_by_name",
@@ -113,8 +114,8 @@ class FunctionTool:
         self.idempotent = idempotent
         self.background = policy_from(background, what=f"background of tool {id!r}")
         self.can_suspend = suspend_schema is not None or resume_schema is not None
-        self._input = _schema_of(input_schema)
-        self._resume = _schema_of(resume_schema)
+        self._input = ValueSchema.of(input_schema)
+        self._resume = ValueSchema.of(resume_schema)
         self.to_model_output = to_model_output
         self.title = title
         self.strict = strict
@@ -125,9 +126,9 @@ class FunctionTool:
         self.on_input_delta = on_input_delta
         self.on_input_available = on_input_available
         self.on_output = on_output
-        self._output = _schema_of(output_schema)
-        self._suspend = _schema_of(suspend_schema)
-        self._context = _schema_of(request_context_schema)
+        self._output = ValueSchema.of(output_schema)
+        self._suspend = ValueSchema.of(suspend_schema)
+        self._context = ValueSchema.of(request_context_schema)
         self._execute = execute
 
     @property
@@ -210,14 +211,30 @@ def _checked_transform(
     return transform or {}
 
 
-class _ValueSchema:
+class ValueSchema:
     """A type and its JSON schema."""
 
     def __init__(self, adapter: TypeAdapter[Any] | None, json_schema: dict[str, Any]) -> None:
         self._adapter = adapter
         self.json_schema = json_schema
 
+    @classmethod
+    def of(cls, schema: Schema) -> ValueSchema | None:
+        """That of a pydantic model, of any type, or of a JSON schema; None for none."""
+        if schema is None:
+            return None
+        if isinstance(schema, Mapping):
+            return cls(None, dict(schema))
+        adapter: TypeAdapter[Any] = TypeAdapter(schema)
+        return cls(adapter, {"$schema": _DRAFT, **adapter.json_schema()})
+
     def parse(self, value: Any, tool_id: str, what: str) -> Any:
+        """
+        The value as the type makes it.
+
+        Raises:
+            ToolInputError: It doesn't fit.
+        """
         if self._adapter is None:
             _check_plain(value, self.json_schema, tool_id, what)
             return sanitize_copy(value)
@@ -231,15 +248,6 @@ class _ValueSchema:
                 except ValidationError:
                     pass
             raise _input_error(first, tool_id, what) from first
-
-
-def _schema_of(schema: Schema) -> _ValueSchema | None:
-    if schema is None:
-        return None
-    if isinstance(schema, Mapping):
-        return _ValueSchema(None, dict(schema))
-    adapter: TypeAdapter[Any] = TypeAdapter(schema)
-    return _ValueSchema(adapter, {"$schema": _DRAFT, **adapter.json_schema()})
 
 
 def _check_plain(value: Any, schema: Mapping[str, Any], tool_id: str, what: str) -> None:

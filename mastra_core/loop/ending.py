@@ -53,7 +53,32 @@ async def end_finished(segment: RunSegment) -> None:
         segment.output.settle("failed", finish_reason="error", error=segment.object_error)
     else:
         await _settle(segment, "success", record.finish_reason)
+    await _give_title(segment)
     await segment.show(_finish_chunk(segment, segment.last_finish))
+
+
+async def _give_title(segment: RunSegment) -> None:
+    """A title for a thread without one; told before the end if somebody wants to know."""
+    title = segment.setup.title
+    if title is None:
+        return
+
+    def said() -> list[str]:
+        return [
+            str(part.get("text", ""))
+            for message in segment.messages.messages
+            if message.role in ("user", "signal")
+            for part in message.parts
+            if part.get("type") == "text"
+        ]
+
+    if not title.is_told:
+        title.start(said)
+        return
+    made = await title.make(said)
+    if made is not None:
+        data = {"threadId": segment.messages.thread_id, "title": made}
+        await segment.show({"type": "data-thread-title", "data": data, "transient": True})
 
 
 async def _ask_about_result(segment: RunSegment) -> None:

@@ -165,7 +165,15 @@ class AgentLoop:
     # -- one iteration --------------------------------------------------------------------
 
     async def _iterate(self) -> bool:
-        """One model request and its tools; True if another one follows."""
+        """One model request and its tools, measured; True if another one follows."""
+        setup, index = self._setup, len(self._segment.record.steps)
+        facts = {"stepIndex": index, "runId": setup.run_id}
+        with setup.tracer.span(f"step: {index}", facts, kind="model_step") as span:
+            goes_on = await self._step()
+            span.set_attribute("isContinued", goes_on)
+            return goes_on
+
+    async def _step(self) -> bool:
         segment = self._segment
         segment.iteration += 1
         await segment.assert_ours()

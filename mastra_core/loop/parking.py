@@ -72,6 +72,11 @@ def _parked_run(segment: RunSegment, tools: ToolStep, result: StepResult) -> Par
         parked.receipts = _kept_receipts(earlier, tools)
         parked.extra = earlier.extra
         parked.tracing_context = earlier.tracing_context
+    if segment.output.trace is not None:
+        parked.tracing_context = {
+            "traceId": segment.output.trace.trace_id,
+            "spanId": segment.output.trace.span_id,
+        }
     return parked
 
 

@@ -249,6 +249,7 @@ class RunSegment:
         """The state lanes of this run."""
         return RunLanes(
             tracker=self.setup.lanes,
+            tracer=self.setup.tracer,
             loader=self.setup.saver,
             messages=self.messages,
             transcript=self,

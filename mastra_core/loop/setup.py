@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.base.telemetry import NoopTracer, Tracer
 from mastra_core.contracts.background import RunBackground
 from mastra_core.contracts.completion import IterationState, TaskCheck
 from mastra_core.contracts.delegation import Delegation
@@ -29,6 +30,7 @@ __all__ = (
     "NoSignals",
     "RunSetup",
     "SignalSource",
+    "ThreadTitle",
 )
 
 logger = logging.getLogger(__name__)
@@ -78,6 +80,23 @@ class NoSignals:
 
     def assert_owned(self) -> None:
         """Nobody can take what isn't held."""
+
+
+class ThreadTitle(Protocol):
+    """Gives the thread of a run a title (streaming.md 5.5)."""
+
+    @property
+    def is_told(self) -> bool:
+        """Does the end of the run wait for it?"""
+        ...
+
+    def start(self, said: Callable[[], Sequence[str]]) -> None:
+        """Make it while the run ends."""
+        ...
+
+    async def make(self, said: Callable[[], Sequence[str]]) -> str | None:
+        """The title that was stored, or None."""
+        ...
 
 
 class MessageSaver(Protocol):
@@ -141,6 +160,8 @@ class RunSetup:
     #: Signals that opened the run and stand in its message list already.
     opening_signals: Sequence[Signal] = ()
     saver: MessageSaver | None = None
+    #: Makes the thread's title; None if nobody does.
+    title: ThreadTitle | None = None
     snapshots: AgentSnapshots | None = None
     #: The claim under which a resumed run goes on.
     claim: HeldClaim | None = None
@@ -156,6 +177,8 @@ class RunSetup:
     #: Turns what an input-step hook named into the thing itself.
     find_model: Callable[[Model | str], Model] | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
+    #: Measures steps, requests and calls.
+    tracer: Tracer = field(default_factory=NoopTracer)
     #: Hooks around sub-agents.
     delegation: Delegation | None = None
     user_turn_first: bool = True
