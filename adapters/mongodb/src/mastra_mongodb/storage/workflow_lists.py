@@ -53,6 +53,20 @@ _HEAVY: Final = (
 )
 _REGULAR_INFO: Final = f"{STATE_PATH}.messageList.memoryInfo"
 _DURABLE_INFO: Final = "snapshot.context.input.messageListState.memoryInfo"
+#: A document without what listing doesn't need, and where its thread and resource are.
+_LIGHT: Final[list[Document]] = [
+    {
+        "$set": {
+            "_regular": f"${_REGULAR_INFO}",
+            "_durable": f"${_DURABLE_INFO}",
+            "_hasState": {"$gt": [f"${STATE_PATH}", None]},
+        }
+    },
+    {"$unset": list(_HEAVY)},
+]
+_KEYS: Final[Document] = {"$project": {"_id": 0, "workflow_name": 1, "run_id": 1, "createdAt": 1}}
+#: From this row on a page is looked up by its keys: that costs about 0.2 ms a row.
+_NEAR: Final = 100
 
 
 class RunLists:
@@ -196,46 +210,42 @@ class RunLists:
 def suspended_page_stages(
     collection: str, branches: Sequence[Document], place: Page | None
 ) -> list[Document]:
-    """Keys of every branch in the order of its index, merged; then the documents of the page."""
-    end = None if place is None else place.end
+    """
+    The documents of a page: every branch in the order of its index, merged.
 
-    def keys(branch: Document) -> list[Document]:
-        limit = [] if end is None else [{"$limit": end}]
-        return [
-            {"$match": branch},
-            {"$sort": dict(_NEWEST)},
-            *limit,
-            {"$project": {"_id": 0, "workflow_name": 1, "run_id": 1, "createdAt": 1}},
-        ]
+    What lies before a page far behind is gone through by its keys; the documents of the page
+    are looked up then, one by one.
+    """
+    is_far = place is not None and place.offset > _NEAR
+    limit = [] if place is None or place.end is None else [{"$limit": place.end}]
+    shape = [_KEYS] if is_far else _LIGHT
+
+    def listed(branch: Document) -> list[Document]:
+        return [{"$match": branch}, {"$sort": dict(_NEWEST)}, *limit, *shape]
 
     first, *others = branches
-    stages = keys(first)
-    stages += [{"$unionWith": {"coll": collection, "pipeline": keys(one)}} for one in others]
+    stages = listed(first)
+    stages += [{"$unionWith": {"coll": collection, "pipeline": listed(one)}} for one in others]
     if others:
         stages.append({"$sort": dict(_NEWEST)})
     if place is not None and place.limit is not None:
         if place.offset:
             stages.append({"$skip": place.offset})
         stages.append({"$limit": place.limit})
+    return [*stages, *_looked_up(collection)] if is_far else stages
+
+
+def _looked_up(collection: str) -> list[Document]:
+    """The documents of keys."""
+    is_named = {"$match": {"$expr": {"$eq": ["$workflow_name", "$$name"]}}}
     return [
-        *stages,
         {
             "$lookup": {
                 "from": collection,
                 "localField": "run_id",
                 "foreignField": "run_id",
                 "let": {"name": "$workflow_name"},
-                "pipeline": [
-                    {"$match": {"$expr": {"$eq": ["$workflow_name", "$$name"]}}},
-                    {
-                        "$set": {
-                            "_regular": f"${_REGULAR_INFO}",
-                            "_durable": f"${_DURABLE_INFO}",
-                            "_hasState": {"$gt": [f"${STATE_PATH}", None]},
-                        }
-                    },
-                    {"$unset": list(_HEAVY)},
-                ],
+                "pipeline": [is_named, *_LIGHT],
                 "as": "row",
             }
         },
