@@ -6,8 +6,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from pydantic import Field
-
 from mastra_core.contracts.lease import LeaseCapabilities
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan, script
@@ -15,27 +13,12 @@ from mastra_libsql.bus_dialect import bus_dialect
 from mastra_libsql.bus_schema import BusSchema, plan_of_parts
 from mastra_libsql.capabilities import LEASE_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
-from mastra_libsql.settings import PREFIX, LibSQLConnection, Target, TargetKind
+from mastra_libsql.settings import LibSQLLeaseSettings, Target, TargetKind
 from mastra_libsql.sharing import Place, open_place, plan_of_place
 from mastra_sql.executor import Executor, Rows, Step, atomic
 from mastra_sql.lease import SqlLease
 
-__all__ = ("LibSQLLease", "LibSQLLeaseSettings")
-
-
-class LibSQLLeaseSettings(LibSQLConnection):
-    """Options of ``LibSQLLease``; query parameters ``mastra_*`` of the URL set them, too."""
-
-    #: Put in front of every table name.
-    prefix: str = Field(default="", pattern=PREFIX)
-    #: Never create or change anything; refuse to open what has to be migrated first.
-    disable_init: bool = False
-    #: Wake other processes by datagrams; without it they look every few milliseconds.
-    doorbell: bool = True
-    #: A lease that expired stays ungrantable to others for so long (L13).
-    lock_delay_ms: int = Field(default=0, ge=0)
-    #: How stale a watch may be where nothing rings.
-    watch_poll_ms: int = Field(default=1_000, ge=1)
+__all__ = ("LibSQLLease",)
 
 
 class LibSQLLease(SqlLease):

@@ -11,8 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from mastra_core.errors import InvalidUrlError
 from mastra_core.plugins.url_settings import UrlSettings
+from mastra_sql.options import SqlBusOptions, SqlLeaseOptions
 
-__all__ = ("PREFIX", "LibSQLConnection", "LibSQLSettings", "Target", "TargetKind")
+__all__ = (
+    "PREFIX",
+    "LibSQLConnection",
+    "LibSQLLeaseSettings",
+    "LibSQLPubSubSettings",
+    "LibSQLSettings",
+    "Target",
+    "TargetKind",
+)
 
 #: What a prefix of table names looks like.
 PREFIX: Final = r"^[A-Za-z_]?[A-Za-z0-9_]*$"
@@ -108,6 +117,30 @@ class LibSQLSettings(LibSQLConnection):
     disable_init: bool = False
     #: Larger snapshots are refused (snapshots.md G12).
     max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+
+
+class LibSQLPubSubSettings(LibSQLConnection, SqlBusOptions):
+    """Options of ``LibSQLPubSub``; query parameters ``mastra_*`` of the URL set them, too."""
+
+    url: str
+    #: Put in front of every table name.
+    prefix: str = Field(default="", pattern=PREFIX)
+    #: Wake other processes by datagrams; without it they look every few milliseconds.
+    doorbell: bool = True
+
+    def lease_settings(self) -> LibSQLLeaseSettings:
+        """The same database for leases."""
+        names = LibSQLLeaseSettings.model_fields
+        return LibSQLLeaseSettings(**{name: getattr(self, name) for name in names})
+
+
+class LibSQLLeaseSettings(LibSQLConnection, SqlLeaseOptions):
+    """Options of ``LibSQLLease``; query parameters ``mastra_*`` of the URL set them, too."""
+
+    #: Put in front of every table name.
+    prefix: str = Field(default="", pattern=PREFIX)
+    #: Wake other processes by datagrams; without it they look every few milliseconds.
+    doorbell: bool = True
 
 
 def _target(url: str, driver: str | None, auth_token: SecretStr | None) -> Target:

@@ -5,32 +5,17 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from pydantic import Field
-
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_postgres.bus_dialect import PostgresBusDialect
 from mastra_postgres.bus_schema import BusSchema, plan_of_parts
 from mastra_postgres.capabilities import LEASE_CAPABILITIES
 from mastra_postgres.dialect import PostgresDialect
-from mastra_postgres.settings import PREFIX, PostgresConnection
+from mastra_postgres.settings import PostgresLeaseSettings
 from mastra_postgres.sharing import Place, open_place, plan_of_place
 from mastra_sql.lease import SqlLease
 
-__all__ = ("PostgresLease", "PostgresLeaseSettings")
-
-
-class PostgresLeaseSettings(PostgresConnection):
-    """Options of ``PostgresLease``; query parameters ``mastra_*`` of the URL set them, too."""
-
-    #: Put in front of every table name.
-    prefix: str = Field(default="", pattern=PREFIX)
-    #: Never create or change anything; refuse to open what has to be migrated first.
-    disable_init: bool = False
-    #: A lease that expired stays ungrantable to others for so long (L13).
-    lock_delay_ms: int = Field(default=0, ge=0)
-    #: How stale a watch may be where nothing notifies.
-    watch_poll_ms: int = Field(default=1_000, ge=1)
+__all__ = ("PostgresLease",)
 
 
 class PostgresLease(SqlLease):

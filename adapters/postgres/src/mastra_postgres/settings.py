@@ -11,10 +11,13 @@ from pydantic import Field, SecretStr, field_validator
 from mastra_core.base.redact import redact_url
 from mastra_core.errors import InvalidUrlError
 from mastra_core.plugins.url_settings import UrlSettings
+from mastra_sql.options import SqlBusOptions, SqlLeaseOptions
 
 __all__ = (
     "PREFIX",
     "PostgresConnection",
+    "PostgresLeaseSettings",
+    "PostgresPubSubSettings",
     "PostgresSettings",
 )
 
@@ -104,3 +107,23 @@ class PostgresSettings(PostgresConnection):
         except (LookupError, OSError, ValueError) as exc:
             raise ValueError(f"{name!r} is no time zone, e.g. 'UTC' or 'Europe/Berlin'") from exc
         return name
+
+
+class PostgresPubSubSettings(PostgresConnection, SqlBusOptions):
+    """Options of ``PostgresPubSub``; query parameters ``mastra_*`` of the URL set them, too."""
+
+    url: str
+    #: Put in front of every table name.
+    prefix: str = Field(default="", pattern=PREFIX)
+
+    def lease_settings(self) -> PostgresLeaseSettings:
+        """The same database for leases."""
+        values = {name: getattr(self, name) for name in PostgresLeaseSettings.model_fields}
+        return PostgresLeaseSettings(**{"schema": values.pop("schema_name"), **values})
+
+
+class PostgresLeaseSettings(PostgresConnection, SqlLeaseOptions):
+    """Options of ``PostgresLease``; query parameters ``mastra_*`` of the URL set them, too."""
+
+    #: Put in front of every table name.
+    prefix: str = Field(default="", pattern=PREFIX)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mastra_redis.cache import RedisCache
@@ -24,22 +26,21 @@ __all__ = (
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "RedisCache": "cache",
-    "RedisLease": "lease",
-    "RedisLeaseSettings": "settings",
-    "RedisPubSub": "pubsub",
-    "RedisPubSubSettings": "settings",
-    "RedisSettings": "settings",
-    "RedisStorage": "storage",
-}
+_HOMES: Final = MappingProxyType(
+    {
+        "RedisCache": "cache",
+        "RedisLease": "lease",
+        "RedisLeaseSettings": "settings",
+        "RedisPubSub": "pubsub",
+        "RedisPubSubSettings": "settings",
+        "RedisSettings": "settings",
+        "RedisStorage": "storage",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
     # The driver is imported with the first use, not with the package.
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"mastra_redis.{home}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mastra_libsql.pubsub.bus import LibSQLPubSub, LibSQLPubSubSettings
+from mastra_libsql.pubsub.bus import LibSQLPubSub
 
-__all__ = ("LibSQLPubSub", "LibSQLPubSubSettings")
+__all__ = ("LibSQLPubSub",)

@@ -6,9 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from pydantic import Field
-
-from mastra_core.bus import BusOptions, EventEngine
+from mastra_core.bus import EventEngine
 from mastra_core.contracts.pubsub import PubSubCapabilities
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan, script
@@ -16,53 +14,13 @@ from mastra_libsql.bus_dialect import bus_dialect
 from mastra_libsql.bus_schema import BusSchema, plan_of_parts
 from mastra_libsql.capabilities import MAX_REMOTE_EVENT_BYTES, PUBSUB_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
-from mastra_libsql.lease import LibSQLLease, LibSQLLeaseSettings
+from mastra_libsql.lease import LibSQLLease
 from mastra_libsql.pubsub.driver import LibSQLDriver
-from mastra_libsql.settings import PREFIX, LibSQLConnection, Target, TargetKind
+from mastra_libsql.settings import LibSQLPubSubSettings, Target, TargetKind
 from mastra_libsql.sharing import Place, open_place, plan_of_place
-from mastra_sql.bus import BusLimits
 from mastra_sql.lease import LeaseStatements
 
-__all__ = ("LibSQLPubSub", "LibSQLPubSubSettings")
-
-_WEEK_MS = 7 * 24 * 3600 * 1000
-
-
-class LibSQLPubSubSettings(LibSQLConnection, BusOptions):
-    """Options of ``LibSQLPubSub``; query parameters ``mastra_*`` of the URL set them, too."""
-
-    url: str
-    #: Put in front of every table name.
-    prefix: str = Field(default="", pattern=PREFIX)
-    #: Never create or change anything; refuse to open what has to be migrated first.
-    disable_init: bool = False
-    #: Wake other processes by datagrams; without it they look every few milliseconds.
-    doorbell: bool = True
-    #: How long given-up events are kept.
-    dead_retention_ms: int = Field(default=_WEEK_MS, ge=1)
-    #: A group that nobody claims for for so long is forgotten, with what it holds.
-    group_ttl_ms: int = Field(default=_WEEK_MS, ge=60_000)
-    #: Instead of an hour for topics of runs and a week for others; work queues are kept.
-    idle_ttl_ms: int | None = Field(default=None, ge=1)
-    #: How often what is over is deleted.
-    sweep_interval_ms: int = Field(default=60_000, ge=10)
-    lock_delay_ms: int = Field(default=0, ge=0)
-    watch_poll_ms: int = Field(default=1_000, ge=1)
-
-    def limits(self) -> BusLimits:
-        """What is kept, and for how long."""
-        return BusLimits(
-            max_entries=self.max_entries,
-            dead_retention_ms=self.dead_retention_ms,
-            group_ttl_ms=self.group_ttl_ms,
-            idle_ttl_ms=self.idle_ttl_ms,
-            sweep_interval_ms=self.sweep_interval_ms,
-        )
-
-    def lease_settings(self) -> LibSQLLeaseSettings:
-        """The same database for leases."""
-        names = LibSQLLeaseSettings.model_fields
-        return LibSQLLeaseSettings(**{name: getattr(self, name) for name in names})
+__all__ = ("LibSQLPubSub",)
 
 
 class LibSQLPubSub(EventEngine):

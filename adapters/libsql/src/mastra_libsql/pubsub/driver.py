@@ -7,7 +7,7 @@ thread of a file, and one request to a server.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from sqlalchemy import Executable, func, insert, literal_column, select, update
@@ -20,17 +20,16 @@ from mastra_libsql.embedded import EmbeddedExecutor
 from mastra_libsql.sharing import Place
 from mastra_sql.bus import (
     BusDialect,
-    BusLimits,
     BusTables,
     ClaimedRow,
-    Doorbell,
     NewEvent,
     Pace,
     SqlBusDriver,
 )
 from mastra_sql.bus.dialect import number, words
-from mastra_sql.executor import Executor, Step, atomic
+from mastra_sql.executor import Step, atomic
 from mastra_sql.lease import LeaseStatements
+from mastra_sql.options import BusLimits
 from mastra_sql.statement import Statement
 
 __all__ = ("LibSQLDriver",)
@@ -52,7 +51,7 @@ class LibSQLDriver(SqlBusDriver):
 
     def __init__(
         self,
-        open_place: Callable[[], Any],
+        open_place: Callable[[], AbstractAsyncContextManager[Place]],
         *,
         is_embedded: bool,
         dialect: BusDialect,
@@ -65,6 +64,7 @@ class LibSQLDriver(SqlBusDriver):
         namespace: str = "",
     ) -> None:
         super().__init__(
+            open_place,
             dialect=dialect,
             tables=tables,
             leases=leases,
@@ -74,20 +74,7 @@ class LibSQLDriver(SqlBusDriver):
             capabilities=capabilities,
             namespace=namespace,
         )
-        self._open_place = open_place
-        self._opened: AsyncExitStack | None = None
         self._pace = Pace(*(_FILE_PACE if is_embedded else _SERVER_PACE))
-
-    async def _connect(self) -> tuple[Executor, Doorbell]:
-        async with AsyncExitStack() as stack:
-            place: Place = await stack.enter_async_context(self._open_place())
-            self._opened = stack.pop_all()
-        return place.client, place.bell
-
-    async def _disconnect(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.aclose()
 
     def _hint_was_lost(self) -> None:
         if isinstance(self._bell, FileDoorbell):

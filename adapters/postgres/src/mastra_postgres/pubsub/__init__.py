@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mastra_postgres.pubsub.bus import PostgresPubSub, PostgresPubSubSettings
+from mastra_postgres.pubsub.bus import PostgresPubSub
 
-__all__ = ("PostgresPubSub", "PostgresPubSubSettings")
+__all__ = ("PostgresPubSub",)

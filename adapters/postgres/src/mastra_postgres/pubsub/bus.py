@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 import psycopg
-from pydantic import Field
 
-from mastra_core.bus import BusOptions, EventEngine
+from mastra_core.bus import EventEngine
 from mastra_core.bus.topics import check_topic
 from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.plugins.context import AdapterContext
@@ -19,51 +18,16 @@ from mastra_postgres.bus_dialect import PostgresBusDialect
 from mastra_postgres.bus_schema import BusSchema, plan_of_parts
 from mastra_postgres.capabilities import PUBSUB_CAPABILITIES
 from mastra_postgres.dialect import PostgresDialect
-from mastra_postgres.lease import PostgresLease, PostgresLeaseSettings
+from mastra_postgres.lease import PostgresLease
 from mastra_postgres.pubsub.driver import PostgresDriver
-from mastra_postgres.settings import PREFIX, PostgresConnection
+from mastra_postgres.settings import PostgresPubSubSettings
 from mastra_postgres.sharing import Place, open_place, plan_of_place
-from mastra_sql.bus import BusLimits
 from mastra_sql.lease import LeaseStatements
 
-__all__ = ("PostgresPubSub", "PostgresPubSubSettings")
+__all__ = ("PostgresPubSub",)
 
-_WEEK_MS: Final = 7 * 24 * 3600 * 1000
 #: Events of one claim; a round trip costs more here than sharing a little less evenly.
 _CLAIM_BATCH: Final = 32
-
-
-class PostgresPubSubSettings(PostgresConnection, BusOptions):
-    """Options of ``PostgresPubSub``; query parameters ``mastra_*`` of the URL set them, too."""
-
-    url: str
-    #: Put in front of every table name.
-    prefix: str = Field(default="", pattern=PREFIX)
-    #: Never create or change anything; refuse to open what has to be migrated first.
-    disable_init: bool = False
-    dead_retention_ms: int = Field(default=_WEEK_MS, ge=1)
-    #: A group that nobody claims for for so long is forgotten, with what it holds.
-    group_ttl_ms: int = Field(default=_WEEK_MS, ge=60_000)
-    #: Instead of an hour for topics of runs and a week for others; work queues are kept.
-    idle_ttl_ms: int | None = Field(default=None, ge=1)
-    sweep_interval_ms: int = Field(default=60_000, ge=10)
-    lock_delay_ms: int = Field(default=0, ge=0)
-    watch_poll_ms: int = Field(default=1_000, ge=1)
-
-    def limits(self) -> BusLimits:
-        """What is kept, and for how long."""
-        return BusLimits(
-            max_entries=self.max_entries,
-            dead_retention_ms=self.dead_retention_ms,
-            group_ttl_ms=self.group_ttl_ms,
-            idle_ttl_ms=self.idle_ttl_ms,
-            sweep_interval_ms=self.sweep_interval_ms,
-        )
-
-    def lease_settings(self) -> PostgresLeaseSettings:
-        """The same database for leases."""
-        values = {name: getattr(self, name) for name in PostgresLeaseSettings.model_fields}
-        return PostgresLeaseSettings(**{"schema": values.pop("schema_name"), **values})
 
 
 class PostgresPubSub(EventEngine):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import psycopg
@@ -19,15 +19,14 @@ from mastra_postgres.schema import table_name
 from mastra_postgres.sharing import Place
 from mastra_sql.bus import (
     BusDialect,
-    BusLimits,
     ClaimedRow,
-    Doorbell,
     NewEvent,
     Pace,
     SqlBusDriver,
 )
-from mastra_sql.executor import Executor, Rows, Step, atomic
+from mastra_sql.executor import Rows, Step, atomic
 from mastra_sql.lease import LeaseStatements
+from mastra_sql.options import BusLimits
 from mastra_sql.statement import Statement, plain
 
 __all__ = ("PostgresDriver",)
@@ -69,6 +68,7 @@ class PostgresDriver(SqlBusDriver):
         namespace: str = "",
     ) -> None:
         super().__init__(
+            open_place,
             dialect=dialect,
             tables=schema.bus,
             leases=leases,
@@ -78,8 +78,6 @@ class PostgresDriver(SqlBusDriver):
             capabilities=capabilities,
             namespace=namespace,
         )
-        self._open_place = open_place
-        self._opened: AsyncExitStack | None = None
         self._pace = Pace(_SAFETY, _SAFETY)
         texts = _Texts(schema)
         self._insert_one = texts.insert_one()
@@ -87,17 +85,6 @@ class PostgresDriver(SqlBusDriver):
         self._lock_group = texts.lock_group()
         self._claim_any = texts.claim(ordered=False)
         self._claim_ordered = texts.claim(ordered=True)
-
-    async def _connect(self) -> tuple[Executor, Doorbell]:
-        async with AsyncExitStack() as stack:
-            place = await stack.enter_async_context(self._open_place())
-            self._opened = stack.pop_all()
-        return place.client, place.bell
-
-    async def _disconnect(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.aclose()
 
     @property
     def bell(self) -> PostgresDoorbell | None:

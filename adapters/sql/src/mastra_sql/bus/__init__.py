@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from mastra_sql.bus.database import OpenDatabase
 from mastra_sql.bus.dialect import BusDialect
-from mastra_sql.bus.driver import Appended, BusLimits, ClaimedRow, NewEvent, SqlBusDriver
+from mastra_sql.bus.driver import Appended, ClaimedRow, NewEvent, SqlBusDriver
 from mastra_sql.bus.hints import Doorbell, Hints, LocalDoorbell, Pace
 from mastra_sql.bus.statements import BusStatements
 from mastra_sql.bus.tables import BusTables, build_bus_tables
@@ -11,7 +12,6 @@ from mastra_sql.bus.tables import BusTables, build_bus_tables
 __all__ = (
     "Appended",
     "BusDialect",
-    "BusLimits",
     "BusStatements",
     "BusTables",
     "ClaimedRow",
@@ -19,6 +19,7 @@ __all__ = (
     "Hints",
     "LocalDoorbell",
     "NewEvent",
+    "OpenDatabase",
     "Pace",
     "SqlBusDriver",
     "build_bus_tables",

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, NamedTuple
 
 from mastra_core.base.clock import Clock
@@ -36,6 +35,7 @@ from mastra_core.bus.trimming import is_trimmable
 from mastra_core.contracts.pubsub import Cursor, DeadLetter, PubSubCapabilities
 from mastra_core.errors import FencedOutError, MastraError, PubSubClosedError
 from mastra_core.wire.events import Event
+from mastra_sql.bus.database import OpenDatabase
 from mastra_sql.bus.dialect import BusDialect
 from mastra_sql.bus.envelope import encode_envelope, read_entry
 from mastra_sql.bus.errors import bus_errors
@@ -45,30 +45,17 @@ from mastra_sql.bus.sweeper import DROP_AT_ONCE, Sweeper
 from mastra_sql.bus.tables import BusTables
 from mastra_sql.executor import Executor, Program, Rows, Step, atomic
 from mastra_sql.lease.statements import LeaseStatements
+from mastra_sql.options import BusLimits
 
 __all__ = ("Appended", "BusLimits", "ClaimedRow", "NewEvent", "SqlBusDriver")
 
 logger = logging.getLogger(__name__)
 
-_WEEK_MS: Final = 7 * 24 * 3600 * 1000
 #: From so many events that a group hasn't settled, somebody should look (3.9).
 _ALARMING: Final = 100_000
 #: Every position of this epoch is meant for whatever epoch there is.
 _ANY_EPOCH: Final = 0
 _ENDED: Final = "closed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusLimits:
-    """What is kept, and for how long."""
-
-    max_entries: int = 10_000
-    dead_retention_ms: int = _WEEK_MS
-    #: A group that nobody claims for for so long is forgotten, with what it holds.
-    group_ttl_ms: int = _WEEK_MS
-    #: Instead of the times that the kinds of topics have; work queues are always kept.
-    idle_ttl_ms: int | None = None
-    sweep_interval_ms: int = 60_000
 
 
 class NewEvent(NamedTuple):
@@ -104,6 +91,8 @@ class SqlBusDriver(ABC):
     Implements ``mastra_core.bus.BusDriver`` on an executor.
 
     Args:
+        open_database: Opens the database, brings the tables up to date, and finds what carries
+            hints.
         dialect: Expressions of the database.
         tables: Where everything is.
         leases: Statements about fences, which are in the same database.
@@ -116,6 +105,7 @@ class SqlBusDriver(ABC):
 
     def __init__(
         self,
+        open_database: Callable[[], AbstractAsyncContextManager[OpenDatabase]],
         *,
         dialect: BusDialect,
         tables: BusTables,
@@ -134,6 +124,8 @@ class SqlBusDriver(ABC):
         self._clock = clock
         self._ids = ids
         self._namespace = namespace
+        self._open_database = open_database
+        self._opened: AbstractAsyncContextManager[OpenDatabase] | None = None
         self._executor: Executor | None = None
         self._bell: Doorbell | None = None
         self._hints = Hints()
@@ -155,8 +147,11 @@ class SqlBusDriver(ABC):
     # -- life ------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        opened = self._open_database()
         with bus_errors():
-            self._executor, self._bell = await self._connect()
+            database = await opened.__aenter__()
+        self._opened = opened
+        self._executor, self._bell = database.client, database.bell
         self._sweeper = Sweeper(self._executor, self.statements, self._leases, self.limits)
         self._sweeping = asyncio.get_running_loop().create_task(
             self._sweep_forever(), name="bus-sweep"
@@ -168,17 +163,10 @@ class SqlBusDriver(ABC):
             await asyncio.wait([self._sweeping])
         if self._bell is not None:
             self._bell.leave(self._hints)
-        if self._executor is not None:
-            self._executor = None
-            await self._disconnect()
-
-    @abstractmethod
-    async def _connect(self) -> tuple[Executor, Doorbell]:
-        """Open the database, bring the tables up to date, and find what carries hints."""
-
-    @abstractmethod
-    async def _disconnect(self) -> None:
-        """Undo ``_connect``."""
+        self._executor = None
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.__aexit__(None, None, None)
 
     # -- publishing ------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from mastra_sql.executor import Executor, Step, atomic
 from mastra_sql.lease.statements import LeaseStatements
 
 if TYPE_CHECKING:
-    from mastra_sql.bus.driver import BusLimits
+    from mastra_sql.options import BusLimits
 
 __all__ = ("DROP_AT_ONCE", "Sweeper")
 

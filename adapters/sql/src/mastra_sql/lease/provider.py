@@ -10,7 +10,7 @@ import asyncio
 from abc import abstractmethod
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 from weakref import finalize
 
 from mastra_core.base.clock import Clock
@@ -20,31 +20,18 @@ from mastra_core.bus.leasing import Held, check_ttl
 from mastra_core.bus.timers import within
 from mastra_core.contracts.lease import LeaseCapabilities, LeaseGrant
 from mastra_core.errors import LeaseError
+from mastra_sql.bus.database import OpenDatabase
 from mastra_sql.bus.dialect import BusDialect
 from mastra_sql.bus.errors import lease_errors
-from mastra_sql.bus.hints import Doorbell, Hints
+from mastra_sql.bus.hints import Hints
 from mastra_sql.executor import Executor, Rows, Step
 from mastra_sql.lease.statements import LeaseStatements
 from mastra_sql.lease.tables import LeaseTables
 
-__all__ = ("LeasePlace", "SqlLease", "sight_of")
+__all__ = ("SqlLease", "sight_of")
 
 #: How long closing waits for a database that doesn't answer.
 _RELEASE_S: Final = 2.0
-
-
-class LeasePlace(Protocol):
-    """An open database."""
-
-    @property
-    def client(self) -> Executor:
-        """Runs the statements."""
-        ...
-
-    @property
-    def bell(self) -> Doorbell:
-        """Carries hints."""
-        ...
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -75,7 +62,7 @@ def sight_of(rows: Rows) -> Sight:
     )
 
 
-class SqlLease(WatchedLease[LeasePlace, _Watch]):
+class SqlLease(WatchedLease[OpenDatabase, _Watch]):
     """
     A lease provider; opens itself with the first call.
 
@@ -211,17 +198,17 @@ class SqlLease(WatchedLease[LeasePlace, _Watch]):
     # -- life ------------------------------------------------------------------------------
 
     @abstractmethod
-    def _open_place(self) -> AbstractAsyncContextManager[LeasePlace]:
+    def _open_place(self) -> AbstractAsyncContextManager[OpenDatabase]:
         """Open the database, bring the tables up to date, and find what carries hints."""
 
     def _open_errors(self) -> AbstractContextManager[None]:
         return lease_errors()
 
-    def _leave(self, place: LeasePlace) -> None:
+    def _leave(self, place: OpenDatabase) -> None:
         for watch in self._watches:
             place.bell.leave(watch.hints)
 
-    async def _release_all(self, place: LeasePlace) -> None:
+    async def _release_all(self, place: OpenDatabase) -> None:
         async def release(key: str, held: Held) -> None:
             step = self.statements.release(
                 self._name(key), self._text(held.owner), fence=held.fence, holder=None
