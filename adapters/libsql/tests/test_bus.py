@@ -185,6 +185,65 @@ async def test_a_publisher_that_dies_before_it_rings_is_heard(url: str, doorbell
     assert took < 10
 
 
+_WRITING = textwrap.dedent(
+    """
+    import asyncio, sys
+    from datetime import UTC, datetime
+    from mastra_core.wire.events import Event
+    from mastra_core.wire.threads import Thread
+    from mastra_libsql import LibSQLStorage
+    from mastra_libsql.pubsub import LibSQLPubSub
+
+    async def write(url, name):
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        async with LibSQLPubSub(url) as bus, LibSQLStorage(url) as store:
+            for number in range(1000):
+                await bus.publish("t", Event(type="test", run_id=name, data=[name, number]))
+                await store.memory.save_thread(
+                    Thread(id=f"{name}-{number}", resource_id=name, created_at=now, updated_at=now)
+                )
+
+    asyncio.run(write(*sys.argv[1:]))
+    """
+)
+
+
+@case("pubsub_and_lease", 82)
+async def test_four_writers_and_a_long_reader_share_a_file(url: str, path: Path) -> None:
+    """2 000 writes each: nobody hears of a lock, and the write-ahead log stays small."""
+    names = ["a", "b", "c", "d"]
+    seen = Recorder()
+    largest = looked = 0
+    wal = path.with_name(f"{path.name}-wal")
+    async with LibSQLPubSub(url) as bus, LibSQLStorage(url) as store:
+        await bus.subscribe("t", seen)
+        writers = [
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _WRITING, url, name, stderr=subprocess.PIPE
+            )
+            for name in names
+        ]
+        ended = asyncio.gather(*(writer.communicate() for writer in writers))
+        # The reader reads everything again and again, as long as somebody writes.
+        while not ended.done():
+            looked = max(looked, len(await bus.get_history("t")))
+            largest = max(largest, wal.stat().st_size)
+            await asyncio.sleep(0.02)
+        outputs = [error.decode() for _, error in await ended]
+        await seen.until(4 * 1000)
+        threads = [await store.memory.get_thread_by_id(f"{name}-999") for name in names]
+
+    assert [(0, "")] * 4 == [
+        (writer.returncode, output) for writer, output in zip(writers, outputs, strict=True)
+    ]
+    assert {name: list(range(1000)) for name in names} == {
+        name: [one.data[1] for one in seen.events if one.data[0] == name] for name in names
+    }
+    assert None not in threads
+    assert looked > 0
+    assert 0 < largest < 64 * 1024 * 1024
+
+
 async def test_what_must_not_get_lost_is_written_carefully(url: str) -> None:
     """Work queues have a connection that waits for the disk; others don't."""
 
