@@ -6,29 +6,49 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mastra_processors.agents_md import AgentsMDInjector
+    from mastra_processors.background_work_signals import BackgroundWorkSignals
     from mastra_processors.batch_parts import BatchParts
+    from mastra_processors.browser_context import BrowserContext
+    from mastra_processors.browser_state import DevToolsBrowser
     from mastra_processors.memory_input_filter import MemoryInputFilter
     from mastra_processors.prefill_error_handler import PrefillErrorHandler
+    from mastra_processors.provider_history_compat import ProviderHistoryCompat
     from mastra_processors.regex_filter import RegexFilter
     from mastra_processors.response_cache import ResponseCache
+    from mastra_processors.skill_search import SkillSearch
+    from mastra_processors.skills import Skills
     from mastra_processors.stream_error_retry import StreamErrorRetry
+    from mastra_processors.token_cost_control import TokenCostControl
     from mastra_processors.token_limiter import TokenLimiter
     from mastra_processors.tool_call_filter import ToolCallFilter
+    from mastra_processors.tool_search import ToolSearch
     from mastra_processors.trailing_assistant_guard import TrailingAssistantGuard
     from mastra_processors.unicode_normalizer import UnicodeNormalizer
+    from mastra_processors.working_memory import WorkingMemory
+    from mastra_processors.workspace_instructions import WorkspaceInstructions
 
 __all__ = (
     "AgentsMDInjector",
+    "BackgroundWorkSignals",
     "BatchParts",
+    "BrowserContext",
+    "DevToolsBrowser",
     "MemoryInputFilter",
     "PrefillErrorHandler",
+    "ProviderHistoryCompat",
     "RegexFilter",
     "ResponseCache",
+    "SkillSearch",
+    "Skills",
     "StreamErrorRetry",
+    "TokenCostControl",
     "TokenLimiter",
     "ToolCallFilter",
+    "ToolSearch",
     "TrailingAssistantGuard",
     "UnicodeNormalizer",
+    "WorkingMemory",
+    "WorkspaceInstructions",
     "__version__",
 )
 
@@ -36,16 +56,26 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AgentsMDInjector": "agents_md",
+    "BackgroundWorkSignals": "background_work_signals",
     "BatchParts": "batch_parts",
+    "BrowserContext": "browser_context",
+    "DevToolsBrowser": "browser_state",
     "MemoryInputFilter": "memory_input_filter",
     "PrefillErrorHandler": "prefill_error_handler",
+    "ProviderHistoryCompat": "provider_history_compat",
     "RegexFilter": "regex_filter",
     "ResponseCache": "response_cache",
+    "SkillSearch": "skill_search",
+    "Skills": "skills",
     "StreamErrorRetry": "stream_error_retry",
+    "TokenCostControl": "token_cost_control",
     "TokenLimiter": "token_limiter",
     "ToolCallFilter": "tool_call_filter",
+    "ToolSearch": "tool_search",
     "TrailingAssistantGuard": "trailing_assistant_guard",
     "UnicodeNormalizer": "unicode_normalizer",
+    "WorkingMemory": "working_memory",
+    "WorkspaceInstructions": "workspace_instructions",
 }
 
 
