@@ -7,48 +7,38 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import MetaData, Table
 
-from mastra_core.rules.migrations import MigrationPlan, too_new
-from mastra_libsql.errors import error_id
+from mastra_core.rules.migrations import MigrationPlan
 from mastra_libsql.migrate import check_sqlite_version
-from mastra_libsql.schema import Index, index_sql, table_sql
-from mastra_sql.bus import BusTables, build_bus_tables
+from mastra_libsql.schema import index_sql, table_sql
+from mastra_sql.bus import build_bus_tables
+from mastra_sql.bus.schema import LEASE, SqlBusSchema
 from mastra_sql.bus.tables import make_table
 from mastra_sql.executor import Program, Step
-from mastra_sql.lease import LeaseTables, build_lease_tables
+from mastra_sql.lease import build_lease_tables
+from mastra_sql.schema import Index, Part
 from mastra_sql.statement import plain
 from mastra_sql.tables import ColumnKind, build_tables
 
-__all__ = ("BUS", "LEASE", "BusSchema", "Part", "bus_migration", "plan_of_parts")
-
-#: Rows of ``mastra_py_schema``, and the versions that this package knows.
-LEASE: Final = ("lease", 1)
-BUS: Final = ("bus", 1)
+__all__ = ("BusSchema", "bus_migration")
 
 _SQLITE_VERSION: Final = plain("SELECT sqlite_version()", columns=("version",))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Tables and indexes that belong together and have one version."""
-
-    component: str
-    version: int
-    tables: tuple[Table, ...]
-    indexes: tuple[Index, ...]
-
-
-class BusSchema:
+class BusSchema(SqlBusSchema):
     """The tables of a bus and of leases behind one prefix."""
 
     def __init__(self, prefix: str = "") -> None:
-        self.bus: BusTables = build_bus_tables(prefix, time=ColumnKind.INTEGER)
-        self.lease: LeaseTables = build_lease_tables(prefix, time=ColumnKind.INTEGER)
+        super().__init__(
+            bus=build_bus_tables(prefix, time=ColumnKind.INTEGER),
+            lease=build_lease_tables(prefix, time=ColumnKind.INTEGER),
+            versions=build_tables(prefix).versions,
+            store="libsql",
+        )
         #: What the boot clock lacks to the time since 1970, once per start of the machine.
         self.clock: Table = make_table(
             MetaData(),
@@ -56,52 +46,44 @@ class BusSchema:
             (("bootId", ColumnKind.TEXT, True), ("baseUs", ColumnKind.INTEGER, True)),
             ("bootId",),
         )
-        self.versions: Table = build_tables(prefix).versions
         self._prefix = prefix
 
     def lease_parts(self) -> tuple[Part, ...]:
         """What leases need."""
-        return (Part(*LEASE, (*self.lease.own(), self.clock), ()),)
+        return (Part(*LEASE, (*self.lease.own(), self.clock)),)
 
-    def bus_parts(self) -> tuple[Part, ...]:
-        """What a bus needs; its publishes check fences, so leases are part of it."""
-        return (*self.lease_parts(), Part(*BUS, tuple(self.bus.own()), tuple(self._indexes())))
+    def create_table(self, table: Table) -> str:
+        """The statement that creates a table if it is missing."""
+        return table_sql(table)
 
-    def _indexes(self) -> Iterator[Index]:
-        # Every statement names its topic.
-        yield Index(
-            name=f"{self._prefix}mastra_pubsub_topics_topic",
-            table=self.bus.topics.name,
-            keys='"topic"',
-            unique=True,
-        )
-        # A publish that is repeated is stored once.
-        yield Index(
-            name=f"{self._prefix}mastra_pubsub_events_id",
-            table=self.bus.events.name,
-            keys='"topicId", "epoch", "eventId"',
-            unique=True,
-        )
-        # What a group can claim again.
-        yield Index(
-            name=f"{self._prefix}mastra_pubsub_pending_visible",
-            table=self.bus.pending.name,
-            keys='"topicId", "group", "visibleAt"',
-        )
-        yield Index(
-            name=f"{self._prefix}mastra_pubsub_dead_topic",
-            table=self.bus.dead.name,
-            keys='"topic", "deadAt"',
+    def create_index(self, index: Index) -> str:
+        """The statement that creates an index if it is missing."""
+        return index_sql(index)
+
+    def remember(self, component: str, version: int) -> str:
+        """The statement that writes the version of a part down."""
+        return (
+            f'INSERT INTO {self.versions.name} (component, version, "updatedAt") '  # noqa: S608
+            f"VALUES ('{component}', {version}, "
+            "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) ON CONFLICT (component) DO UPDATE SET "
+            'version = excluded.version, "updatedAt" = excluded."updatedAt"'
         )
 
+    def index_name(self, name: str) -> str:
+        """The name of an index behind the prefix of the tables."""
+        return f"{self._prefix}{name}"
 
-def bus_migration(parts: Sequence[Part], versions: Table, *, apply: bool) -> Program[MigrationPlan]:
+
+def bus_migration(
+    schema: BusSchema, parts: Sequence[Part], *, apply: bool
+) -> Program[MigrationPlan]:
     """
     Look what is missing and, if told so, add it; one transaction.
 
     Raises:
         StorageSchemaError: SQLite is too old, or the database too new.
     """
+    versions = schema.versions
     tables = [*(table for part in parts for table in part.tables), versions]
     listed = ", ".join(f"'{table.name}'" for table in tables)
     objects_sql = plain(
@@ -116,44 +98,7 @@ def bus_migration(parts: Sequence[Part], versions: Table, *, apply: bool) -> Pro
         sql = f"SELECT component, version FROM {versions.name}"  # noqa: S608 - a name of ours
         [rows] = yield (Step(plain(sql, columns=("component", "version"))),)
         found = dict(rows)
-    plan = plan_of_parts(parts, versions, objects, found)
+    plan = schema.plan(parts, objects, found)
     if plan and apply:
         yield [Step(plain(sql, writes=True)) for sql in plan.statements]
     return plan
-
-
-def plan_of_parts(
-    parts: Sequence[Part],
-    versions: Table,
-    objects: frozenset[str] = frozenset(),
-    found: dict[str, int] | None = None,
-) -> MigrationPlan:
-    """The statements that are needed, in order; everything for an empty database."""
-    found = found or {}
-    statements = [] if versions.name in objects else [table_sql(versions)]
-    for part in parts:
-        known = found.get(part.component, 0)
-        if known > part.version:
-            raise too_new(
-                "The database",
-                part.component,
-                found=known,
-                known=part.version,
-                package="mastra-libsql",
-                error_id=error_id("init"),
-            )
-        statements += [table_sql(one) for one in part.tables if one.name not in objects]
-        statements += [index_sql(one) for one in part.indexes if one.name not in objects]
-        if known < part.version:
-            statements.append(
-                f'INSERT INTO {versions.name} (component, version, "updatedAt") '  # noqa: S608
-                f"VALUES ('{part.component}', {part.version}, "
-                "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) ON CONFLICT (component) DO UPDATE SET "
-                'version = excluded.version, "updatedAt" = excluded."updatedAt"'
-            )
-    last = parts[-1]
-    return MigrationPlan(
-        found_version=found.get(last.component, 0),
-        target_version=last.version,
-        statements=tuple(statements),
-    )

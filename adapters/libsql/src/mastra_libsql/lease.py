@@ -10,7 +10,7 @@ from mastra_core.contracts.lease import LeaseCapabilities
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_libsql.bus_dialect import bus_dialect
-from mastra_libsql.bus_schema import BusSchema, plan_of_parts
+from mastra_libsql.bus_schema import BusSchema
 from mastra_libsql.capabilities import LEASE_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.settings import LibSQLLeaseSettings, Target, TargetKind
@@ -81,7 +81,7 @@ class LibSQLLease(SqlLease):
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
-        plan = plan_of_parts(self._schema.lease_parts(), self._schema.versions)
+        plan = self._schema.plan(self._schema.lease_parts())
         return script(plan.statements)
 
 

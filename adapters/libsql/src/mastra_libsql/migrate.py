@@ -19,13 +19,13 @@ from mastra_libsql.errors import error_id
 from mastra_libsql.schema import (
     COMPONENT,
     SCHEMA_VERSION,
-    Needs,
     column_sql,
     index_sql,
     indexes,
     table_sql,
 )
 from mastra_sql.executor import Program, Rows, Step
+from mastra_sql.schema import Needs
 from mastra_sql.statement import Statement, plain
 from mastra_sql.tables import Tables
 

@@ -7,12 +7,11 @@ because each one costs every write.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import Table
 
+from mastra_sql.schema import Index, Needs
 from mastra_sql.statements.workflows import (
     OWNER_PATHS,
     RESOURCE_PATHS,
@@ -24,8 +23,6 @@ from mastra_sql.tables import ColumnKind, Tables, column_kind
 __all__ = (
     "COMPONENT",
     "SCHEMA_VERSION",
-    "Index",
-    "Needs",
     "column_sql",
     "index_sql",
     "indexes",
@@ -38,34 +35,6 @@ COMPONENT: Final = "storage"
 
 SCHEMA_VERSION: Final = 1
 """Raised with every change here that an older version of this package can't work with."""
-
-
-class Needs(StrEnum):
-    """What has to be true of the rows before an index can be created."""
-
-    NOTHING = "nothing"
-    #: No two notifications with one (threadId, id).
-    NO_DUPLICATES = "no duplicates"
-    #: Such duplicates stand, so the unique index can't be.
-    DUPLICATES = "duplicates"
-    #: No snapshot that is no JSON.
-    VALID_SNAPSHOTS = "valid snapshots"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
-    """One index, in SQL text."""
-
-    name: str
-    table: str
-    #: Columns or expressions, as they stand between the brackets.
-    keys: str
-    unique: bool = False
-    #: Condition of a partial index.
-    where: str = ""
-    needs: Needs = Needs.NOTHING
-    #: True if Node creates it, too.
-    shared: bool = False
 
 
 # -- tables -----------------------------------------------------------------------------------
@@ -122,7 +91,7 @@ def _node_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
 
     def index(name: str, table: Table, *keys: str) -> Index:
         quoted = ", ".join(_quoted(key) for key in keys)
-        return Index(name=prefix + name, table=table.name, keys=quoted, shared=True)
+        return Index(name=prefix + name, table=table, keys=quoted, shared=True)
 
     yield index("idx_messages_thread_created_at", tables.messages, "thread_id", "createdAt")
     yield index(
@@ -160,25 +129,25 @@ def _memory_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
     # list_threads: one resource's threads, newest first.
     yield Index(
         name=f"{prefix}mpy_threads_resource_idx",
-        table=tables.threads.name,
+        table=tables.threads,
         keys='"resourceId", "createdAt" DESC, "id" DESC',
     )
     # list_messages_by_resource_id: across threads.
     yield Index(
         name=f"{prefix}mpy_messages_resource_idx",
-        table=tables.messages.name,
+        table=tables.messages,
         keys='"resourceId", "createdAt", "id"',
     )
     # list_tasks and get_running_count: few tasks are in a status that anybody asks for.
     yield Index(
         name=f"{prefix}mpy_tasks_status_idx",
-        table=tables.background_tasks.name,
+        table=tables.background_tasks,
         keys='"status", "agent_id", "createdAt"',
     )
 
 
 def _notification_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
-    table = tables.notifications.name
+    table = tables.notifications
     # get, update, mark and every claim: the identity that no constraint guards.
     yield Index(
         name=f"{prefix}mpy_notifications_identity",
@@ -212,14 +181,14 @@ def _notification_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
     # claim_unconfirmed.
     yield Index(
         name=f"{prefix}mpy_claims_accepted_idx",
-        table=tables.claims.name,
+        table=tables.claims,
         keys='"acceptedAt"',
         where='"acceptedSignalId" IS NOT NULL',
     )
 
 
 def _snapshot_indexes(tables: Tables, prefix: str) -> Iterator[Index]:
-    table = tables.snapshots.name
+    table = tables.snapshots
     status = _member("status")
     suspended = f"{status} = 'suspended'"
     owner = f"coalesce({', '.join(_member(*path) for path in OWNER_PATHS)})"
@@ -287,7 +256,7 @@ def index_sql(index: Index) -> str:
     where = f" WHERE {index.where}" if index.where else ""
     return (
         f"CREATE {unique}INDEX IF NOT EXISTS {_quoted(index.name)} "
-        f"ON {_quoted(index.table)} ({index.keys}){where}"
+        f"ON {_quoted(index.table.name)} ({index.keys}){where}"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from mastra_core.errors import StorageSchemaError
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan
-from mastra_libsql.bus_schema import BusSchema, Part, bus_migration, plan_of_parts
+from mastra_libsql.bus_schema import BusSchema, bus_migration
 from mastra_libsql.client import Client, share_client
 from mastra_libsql.doorbell import bell_folder, open_doorbell
 from mastra_libsql.embedded import EmbeddedExecutor
@@ -23,6 +23,7 @@ from mastra_libsql.settings import LibSQLConnection, TargetKind
 from mastra_sql.bus import Doorbell, LocalDoorbell
 from mastra_sql.executor import Program, Step, read_program
 from mastra_sql.migrate import bring_up_to_date
+from mastra_sql.schema import Part
 from mastra_sql.statement import plain
 
 __all__ = ("Place", "open_place", "plan_of_place")
@@ -60,7 +61,7 @@ async def open_place(
         await bring_up_to_date(
             client,
             client.where,
-            partial(bus_migration, parts, schema.versions),
+            partial(bus_migration, schema, parts),
             disable_init=disable_init,
             error_id=error_id("init"),
         )
@@ -81,11 +82,9 @@ async def plan_of_place(
 ) -> MigrationPlan:
     """What opening would do to the database right now; looking creates no file."""
     if settings.target.is_new():
-        return plan_of_parts(parts, schema.versions)
+        return schema.plan(parts)
     async with share_client(context, settings) as client:
-        return await read_program(
-            client, "plan", lambda: bus_migration(parts, schema.versions, apply=False)
-        )
+        return await read_program(client, "plan", lambda: bus_migration(schema, parts, apply=False))
 
 
 _JOURNAL: Final = plain("PRAGMA journal_mode", columns=("mode",))

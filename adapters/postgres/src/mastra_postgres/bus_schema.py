@@ -7,27 +7,24 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Column, Table
 
-from mastra_core.rules.migrations import MigrationPlan, too_new
+from mastra_core.rules.migrations import MigrationPlan
 from mastra_postgres.dialect import advisory_key, array_text
-from mastra_postgres.errors import error_id
-from mastra_postgres.schema import Index, index_sql, quoted, shortened, table_name, table_sql
-from mastra_sql.bus import BusTables, build_bus_tables
+from mastra_postgres.schema import index_sql, quoted, shortened, table_name, table_sql
+from mastra_sql.bus import build_bus_tables
+from mastra_sql.bus.schema import SqlBusSchema
 from mastra_sql.executor import Program, Step
-from mastra_sql.lease import LeaseTables, build_lease_tables
+from mastra_sql.lease import build_lease_tables
+from mastra_sql.schema import Index, Part
 from mastra_sql.statement import plain
 from mastra_sql.tables import ColumnKind, build_tables, column_kind
 
-__all__ = ("BUS", "LEASE", "BusSchema", "Part", "bus_migration", "plan_of_parts")
-
-#: Rows of ``mastra_py_schema``, and the versions that this package knows.
-LEASE: Final = ("lease", 1)
-BUS: Final = ("bus", 1)
+__all__ = ("BusSchema", "bus_migration")
 
 _TYPES: Final = {
     ColumnKind.TEXT: "text",
@@ -51,49 +48,54 @@ _OBJECTS: Final = plain(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Tables and indexes that belong together and have one version."""
-
-    component: str
-    version: int
-    tables: tuple[Table, ...]
-    indexes: tuple[Index, ...]
-
-
-class BusSchema:
+class BusSchema(SqlBusSchema):
     """The tables of a bus and of leases in one schema, behind one prefix."""
 
     def __init__(self, schema: str, prefix: str = "") -> None:
+        super().__init__(
+            bus=build_bus_tables(prefix, schema=schema),
+            lease=build_lease_tables(prefix, schema=schema),
+            versions=build_tables(prefix, schema=schema, twins=True).versions,
+            store="postgres",
+        )
         self.name = schema
         self.prefix = prefix
-        self.bus: BusTables = build_bus_tables(prefix, schema=schema)
-        self.lease: LeaseTables = build_lease_tables(prefix, schema=schema)
-        self.versions: Table = build_tables(prefix, schema=schema, twins=True).versions
 
-    def lease_parts(self) -> tuple[Part, ...]:
-        """What leases need."""
-        return (Part(*LEASE, tuple(self.lease.own()), ()),)
+    def create_table(self, table: Table) -> str:
+        """The statement that creates a table if it is missing."""
+        return table_sql(table) if table is self.versions else _table_sql(table)
 
-    def bus_parts(self) -> tuple[Part, ...]:
-        """What a bus needs; its publishes check fences, so leases are part of it."""
-        return (*self.lease_parts(), Part(*BUS, tuple(self.bus.own()), tuple(self._indexes())))
+    def create_index(self, index: Index) -> str:
+        """The statement that creates an index if it is missing."""
+        return index_sql(index)
 
-    def _indexes(self) -> Iterator[Index]:
-        def index(name: str, table: Table, keys: str, *, unique: bool = False) -> Index:
-            return Index(
-                name=shortened(f"{self.prefix}{name}"), table=table, keys=keys, unique=unique
-            )
+    def remember(self, component: str, version: int) -> str:
+        """The statement that writes the version of a part down."""
+        return (
+            f"INSERT INTO {table_name(self.versions)} "  # noqa: S608 - names of ours
+            f"(component, version, \"updatedAt\") VALUES ('{component}', {version}, "
+            "now()) ON CONFLICT (component) DO UPDATE SET "
+            'version = excluded.version, "updatedAt" = excluded."updatedAt"'
+        )
 
-        # Every statement names its topic.
-        yield index("mastra_pubsub_topics_topic", self.bus.topics, '"topic"', unique=True)
-        # A publish that is repeated is stored once.
-        keys = '"topicId", "epoch", "eventId"'
-        yield index("mastra_pubsub_events_id", self.bus.events, keys, unique=True)
-        # What a group can claim again.
-        keys = '"topicId", "group", "visibleAt"'
-        yield index("mastra_pubsub_pending_visible", self.bus.pending, keys)
-        yield index("mastra_pubsub_dead_topic", self.bus.dead, '"topic", "deadAt"')
+    def index_name(self, name: str) -> str:
+        """The name of an index behind the prefix of the tables."""
+        return shortened(f"{self.prefix}{name}")
+
+    def plan(
+        self,
+        parts: Sequence[Part],
+        objects: Collection[str] = (),
+        found: Mapping[str, int] | None = None,
+        *,
+        has_schema: bool = False,
+    ) -> MigrationPlan:
+        """The statements that are needed; first of all the schema, if it isn't there."""
+        plan = super().plan(parts, objects, found)
+        if has_schema or self.name == "public":
+            return plan
+        first = f"CREATE SCHEMA IF NOT EXISTS {quoted(self.name)}"
+        return replace(plan, statements=(first, *plan.statements))
 
 
 def bus_migration(
@@ -122,53 +124,10 @@ def bus_migration(
         sql = f"SELECT component, version FROM {table_name(schema.versions)}"  # noqa: S608 - a name of ours
         [rows] = yield (Step(plain(sql, columns=("component", "version"))),)
         found = dict(rows)
-    plan = plan_of_parts(schema, parts, objects=objects, found=found, has_schema=bool(has_schema))
+    plan = schema.plan(parts, objects, found, has_schema=bool(has_schema))
     if plan and apply:
         yield [Step(plain(sql, writes=True)) for sql in plan.statements]
     return plan
-
-
-def plan_of_parts(
-    schema: BusSchema,
-    parts: Sequence[Part],
-    *,
-    objects: frozenset[str] = frozenset(),
-    found: dict[str, int] | None = None,
-    has_schema: bool = False,
-) -> MigrationPlan:
-    """The statements that are needed, in order; everything for an empty database."""
-    found = found or {}
-    statements: list[str] = []
-    if not has_schema and schema.name != "public":
-        statements.append(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema.name)}")
-    if schema.versions.name not in objects:
-        statements.append(table_sql(schema.versions))
-    for part in parts:
-        known = found.get(part.component, 0)
-        if known > part.version:
-            raise too_new(
-                "The database",
-                part.component,
-                found=known,
-                known=part.version,
-                package="mastra-postgres",
-                error_id=error_id("init"),
-            )
-        statements += [_table_sql(one) for one in part.tables if one.name not in objects]
-        statements += [index_sql(one) for one in part.indexes if one.name not in objects]
-        if known < part.version:
-            statements.append(
-                f"INSERT INTO {table_name(schema.versions)} "  # noqa: S608 - names of ours
-                f"(component, version, \"updatedAt\") VALUES ('{part.component}', {part.version}, "
-                "now()) ON CONFLICT (component) DO UPDATE SET "
-                'version = excluded.version, "updatedAt" = excluded."updatedAt"'
-            )
-    last = parts[-1]
-    return MigrationPlan(
-        found_version=found.get(last.component, 0),
-        target_version=last.version,
-        statements=tuple(statements),
-    )
 
 
 def _table_sql(table: Table) -> str:

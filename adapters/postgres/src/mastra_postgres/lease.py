@@ -8,7 +8,7 @@ from typing import Any
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_postgres.bus_dialect import PostgresBusDialect
-from mastra_postgres.bus_schema import BusSchema, plan_of_parts
+from mastra_postgres.bus_schema import BusSchema
 from mastra_postgres.capabilities import LEASE_CAPABILITIES
 from mastra_postgres.dialect import PostgresDialect
 from mastra_postgres.settings import PostgresLeaseSettings
@@ -69,5 +69,5 @@ class PostgresLease(SqlLease):
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
-        plan = plan_of_parts(self._schema, self._schema.lease_parts())
+        plan = self._schema.plan(self._schema.lease_parts())
         return script(plan.statements)

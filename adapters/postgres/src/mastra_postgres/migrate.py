@@ -20,7 +20,6 @@ from mastra_postgres.errors import error_id
 from mastra_postgres.schema import (
     COMPONENT,
     SCHEMA_VERSION,
-    Needs,
     column_sql,
     index_sql,
     indexes,
@@ -30,6 +29,7 @@ from mastra_postgres.schema import (
     table_sql,
 )
 from mastra_sql.executor import Program, Rows, Step
+from mastra_sql.schema import Needs
 from mastra_sql.statement import Statement, plain
 from mastra_sql.tables import ColumnKind, Tables, column_kind
 

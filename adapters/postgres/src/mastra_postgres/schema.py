@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import Column, Table
 
 from mastra_core.wire import tables as names
 from mastra_postgres.dialect import true_twin
+from mastra_sql.schema import Index, Needs
 from mastra_sql.statements.workflows import (
     OWNER_PATHS,
     RESOURCE_PATHS,
@@ -27,8 +26,6 @@ from mastra_sql.tables import ColumnKind, Tables, column_kind
 __all__ = (
     "COMPONENT",
     "SCHEMA_VERSION",
-    "Index",
-    "Needs",
     "column_sql",
     "column_type",
     "index_sql",
@@ -56,32 +53,6 @@ _BIG_NUMBERS: Final = frozenset({names.SCHEDULES, names.SCHEDULE_TRIGGERS})
 _REQUIRED_SNAPSHOT: Final = frozenset(
     {"workflow_name", "run_id", "snapshot", "createdAt", "updatedAt"}
 )
-
-
-class Needs(StrEnum):
-    """What has to be true of the rows before an index can be created."""
-
-    NOTHING = "nothing"
-    #: No two notifications with one (threadId, id).
-    NO_DUPLICATES = "no duplicates"
-    #: Such duplicates stand, so the unique index can't be.
-    DUPLICATES = "duplicates"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
-    """One index, in SQL text."""
-
-    name: str
-    table: Table
-    #: Columns or expressions, as they stand between the brackets.
-    keys: str
-    unique: bool = False
-    #: Condition of a partial index.
-    where: str = ""
-    needs: Needs = Needs.NOTHING
-    #: True if Node creates it, too.
-    shared: bool = False
 
 
 # -- names ------------------------------------------------------------------------------------

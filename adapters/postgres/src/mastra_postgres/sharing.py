@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan
-from mastra_postgres.bus_schema import BusSchema, Part, bus_migration
+from mastra_postgres.bus_schema import BusSchema, bus_migration
 from mastra_postgres.client import PostgresClient, share_client
 from mastra_postgres.errors import error_id
 from mastra_postgres.listener import PostgresDoorbell, open_listener
 from mastra_postgres.settings import PostgresConnection
 from mastra_sql.executor import read_program
 from mastra_sql.migrate import bring_up_to_date
+from mastra_sql.schema import Part
 
 __all__ = ("Place", "open_place", "plan_of_place")
 

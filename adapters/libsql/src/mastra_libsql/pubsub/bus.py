@@ -11,7 +11,7 @@ from mastra_core.contracts.pubsub import PubSubCapabilities
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_libsql.bus_dialect import bus_dialect
-from mastra_libsql.bus_schema import BusSchema, plan_of_parts
+from mastra_libsql.bus_schema import BusSchema
 from mastra_libsql.capabilities import MAX_REMOTE_EVENT_BYTES, PUBSUB_CAPABILITIES
 from mastra_libsql.dialect import SqliteDialect
 from mastra_libsql.lease import LibSQLLease
@@ -99,7 +99,7 @@ class LibSQLPubSub(EventEngine):
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
-        plan = plan_of_parts(self._schema.bus_parts(), self._schema.versions)
+        plan = self._schema.plan(self._schema.bus_parts())
         return script(plan.statements)
 
 

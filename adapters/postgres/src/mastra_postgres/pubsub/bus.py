@@ -15,7 +15,7 @@ from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import MigrationPlan, script
 from mastra_core.wire.events import Event
 from mastra_postgres.bus_dialect import PostgresBusDialect
-from mastra_postgres.bus_schema import BusSchema, plan_of_parts
+from mastra_postgres.bus_schema import BusSchema
 from mastra_postgres.capabilities import PUBSUB_CAPABILITIES
 from mastra_postgres.dialect import PostgresDialect
 from mastra_postgres.lease import PostgresLease
@@ -151,5 +151,5 @@ class PostgresPubSub(EventEngine):
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, as SQL text for whoever may run it."""
-        plan = plan_of_parts(self._schema, self._schema.bus_parts())
+        plan = self._schema.plan(self._schema.bus_parts())
         return script(plan.statements)
