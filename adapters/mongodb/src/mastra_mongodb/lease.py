@@ -27,7 +27,7 @@ from mastra_core.plugins.context import AdapterContext
 from mastra_mongodb.capabilities import LEASE_CAPABILITIES
 from mastra_mongodb.errors import lease_errors
 from mastra_mongodb.home import Home, bus_ddl, plan_bus, share_home
-from mastra_mongodb.leases import (
+from mastra_mongodb.lease_stages import (
     SIGHT,
     acquire_stages,
     own_filter,

@@ -186,7 +186,7 @@ class RedisLease(LeaseBase[Server]):
             return {"connections": 0, "waiting_calls": 0}
         return self._place.held()
 
-    # -- inside --------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------
 
     def _open_place(self) -> AbstractAsyncContextManager[Server]:
         settings = self.settings
