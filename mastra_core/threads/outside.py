@@ -350,8 +350,8 @@ class OutsideThreads:
                 await self.reach.answered(record.key, record.taken.pop(active.run_id, ()))
             if output.status != "suspended":
                 self._segments.pop(active.run_id, None)
-                if output.status == "success" and active.agent.stores_messages:
-                    await self.reach.trim(record.key, active.run_id)
+                if active.agent.stores_messages:
+                    self.reach.trim_later(record.key, active.run_id)
         except MastraError:
             logger.warning("the end of a run was not told", exc_info=True)
         finally:

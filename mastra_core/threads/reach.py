@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, Final, Protocol
 from mastra_core.base.clock import Clock
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.lease import LeaseProvider
-from mastra_core.contracts.pubsub import EventHandler, PubSub
+from mastra_core.contracts.pubsub import Cursor, EventHandler, PubSub, StartFrom
 from mastra_core.errors import (
     LeaseLostError,
     LeaseUnavailableError,
@@ -42,6 +43,9 @@ logger = logging.getLogger(__name__)
 _RECEIPT_SECONDS: Final = 5.0
 #: So long an owner that says nothing (of version 1.71) is given before its lease is read again.
 _SILENT_SECONDS: Final = 0.5
+#: How long the parts of a run are kept for slow readers after its end. The other language deletes
+#: those of a stored run at once, and readers that are behind never see its end.
+_TRIM_SECONDS: Final = 30.0
 
 
 class ReachedThreads(Protocol):
@@ -141,6 +145,8 @@ class ThreadReach:
             )
         )
         self._listeners: dict[str, _Listener] = {}
+        #: Runs whose parts are to be deleted, when, the earliest first.
+        self._trims: deque[tuple[float, str, str]] = deque()
         self._receipts: dict[str, asyncio.Future[None]] = {}
         self._tasks = TaskSupervisor("threads elsewhere")
 
@@ -270,10 +276,20 @@ class ThreadReach:
             ),
         )
 
-    async def trim(self, key: str, run_id: str) -> None:
-        """Storage has what this run said (17.8)."""
-        if self._pubsub is not None:
-            await self._pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
+    def trim_later(self, key: str, run_id: str) -> None:
+        """Storage has what this run said, or nobody needs it: readers get time to take it (17.8)."""
+        if self._pubsub is None or self._tasks.is_closed:
+            return
+        self._trims.append((self._clock.monotonic() + _TRIM_SECONDS, key, run_id))
+        if len(self._trims) == 1:
+            self._tasks.start(self._trim(self._pubsub), name="trim topics")
+
+    async def _trim(self, pubsub: PubSub) -> None:
+        while self._trims:
+            due, key, run_id = self._trims[0]
+            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+            await pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
+            self._trims.popleft()
 
     async def forward(
         self, key: str, entry: InboxEntry, owner: str, *, pre_run: bool = False
@@ -393,12 +409,27 @@ class ThreadReach:
                 show=lambda run_id, buffer: self._threads.show_remote(key, run_id, buffer),
             )
             view = self._view_of(key, listener.runs)
-            # From the beginning: a run that is at work elsewhere has said something already.
-            await self._pubsub.subscribe(topic, view, start_from="earliest", ordered=True)
+            start = await self._read_past(topic, listener.runs)
+            await self._pubsub.subscribe(topic, view, start_from=start, ordered=True)
             listener.view = view
             listener.checking = self._tasks.start(
                 self._check_remote(key, listener.runs), name=f"remote:{key}"
             )
+
+    async def _read_past(self, topic: str, runs: RemoteRuns) -> StartFrom:
+        """A run that is at work elsewhere has said something already; one that ended is history."""
+        assert self._pubsub is not None
+        capabilities = self._pubsub.capabilities
+        if not (capabilities.history and capabilities.cursors):
+            return "earliest"
+        past = await self._pubsub.get_history(topic)
+        if not past or past[-1].cursor is None:
+            return "earliest"
+        for event in past:
+            found = read_event(event)
+            if found is not None:
+                await runs.take(found, is_past=True)
+        return Cursor(past[-1].cursor)
 
     async def _unsubscribe(self, key: str, listener: _Listener) -> None:
         assert self._pubsub is not None

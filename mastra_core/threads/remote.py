@@ -68,8 +68,14 @@ class RemoteRuns:
                 return run
         return None
 
-    async def take(self, event: ThreadEvent) -> None:
-        """Enter one event; those of this process, and unknown ones, change nothing."""
+    async def take(self, event: ThreadEvent, *, is_past: bool = False) -> None:
+        """
+        Enter one event; those of this process, and unknown ones, change nothing.
+
+        Args:
+            event: What another process said.
+            is_past: It was said before anybody here read; what had ended by then isn't shown.
+        """
         if event.source_id == self._source_id:
             return
         run_id = event.run_id
@@ -83,7 +89,7 @@ class RemoteRuns:
             case events.SUSPENDED:
                 self._suspended(event, run_id)
             case events.COMPLETED | events.ABORTED | events.FAILED:
-                self._end(event, run_id)
+                self._end(event, run_id, is_past=is_past)
             case _:
                 pass
 
@@ -122,10 +128,10 @@ class RemoteRuns:
             self._show_whole(run)
             run.buffer.close()
 
-    def _end(self, event: ThreadEvent, run_id: str) -> None:
+    def _end(self, event: ThreadEvent, run_id: str, *, is_past: bool) -> None:
         run = self._found(event, run_id)
         if run is None:
-            if event.type == events.FAILED:
+            if event.type == events.FAILED and not is_past:
                 self._show_failure(run_id, event)
             return
         if event.type == events.ABORTED:
@@ -137,7 +143,7 @@ class RemoteRuns:
         if event.type == events.FAILED:
             if run.is_live:
                 run.buffer.append(_error(run_id, event.data.get("error")))
-        elif _is_whole(event, run):
+        elif _is_whole(event, run) and not is_past:
             self._show_whole(run)
         self._close(run)
 

@@ -33,9 +33,11 @@ class Elsewhere:
     def show(self, run_id: str, buffer: ChunkBuffer) -> None:
         self.shown.append((run_id, buffer))
 
-    async def says(self, kind: str, run_id: str = "r1", **members: Any) -> None:
+    async def says(
+        self, kind: str, run_id: str = "r1", *, is_past: bool = False, **members: Any
+    ) -> None:
         data = {"type": kind, "runId": run_id, "sourceId": "them", **members}
-        await self.runs.take(ThreadEvent(type=kind, data=data))
+        await self.runs.take(ThreadEvent(type=kind, data=data), is_past=is_past)
 
     async def part(self, chunk: dict[str, Any], stream_id: str = "s1") -> None:
         await self.says("stream-part", streamId=stream_id, part=chunk)
@@ -112,6 +114,16 @@ async def test_a_whole_run_of_the_past_is_shown(
     await elsewhere.says("run-completed", streamId="s1", **members)
 
     assert is_shown == bool(elsewhere.shown)
+
+
+async def test_what_had_ended_before_anybody_read_is_history(elsewhere: Elsewhere) -> None:
+    """Storage has it; a reader gets what goes on."""
+    elsewhere.owner = None
+    await elsewhere.says("run-registered", is_past=True, streamId="s1")
+    await elsewhere.says("run-completed", is_past=True, streamId="s1", persisted=True)
+    await elsewhere.says("run-failed", "r0", is_past=True, error="no")
+
+    assert [] == elsewhere.shown
 
 
 async def test_an_end_without_a_stream_id_means_the_newest(elsewhere: Elsewhere) -> None:

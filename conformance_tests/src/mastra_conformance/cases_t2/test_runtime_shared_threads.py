@@ -1,0 +1,18 @@
+"""Threads that several processes share, on the adapters of the command line."""
+
+from __future__ import annotations
+
+from mastra_conformance.suites.runtime.shared_threads import (
+    SharedThreadCrashSuite,
+    SharedThreadSuite,
+)
+
+__all__ = ("TestSharedThreadCrashes", "TestSharedThreads")
+
+
+class TestSharedThreads(SharedThreadSuite):
+    """Applications side by side."""
+
+
+class TestSharedThreadCrashes(SharedThreadCrashSuite):
+    """Processes that die or stand still."""

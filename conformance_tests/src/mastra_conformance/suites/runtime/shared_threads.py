@@ -1,0 +1,404 @@
+"""One thread, several processes: who runs it, who reaches it (signals.md 17, 22)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+import pytest
+
+from mastra_conformance.cases import case
+from mastra_conformance.opening import Opener
+from mastra_conformance.processes import Processes, WorkerDiedError
+from mastra_conformance.suite import Suite, several_processes
+from mastra_conformance.suites.runtime.neighbours import (
+    PATIENCE_S,
+    TARGET,
+    TTL_MS,
+    neighbour,
+    reads,
+    until,
+)
+from mastra_conformance.suites.runtime.thread_workers import own, own_and_come_back, send_and_die
+from mastra_core.contracts.lease import LeaseGrant, LeaseProvider
+from mastra_core.errors import LeaseUnavailableError
+from mastra_core.testing.scripted_model import text
+from mastra_core.threads import events
+from mastra_core.threads.thread_key import thread_topic
+
+__all__ = ("SharedThreadCrashSuite", "SharedThreadSuite")
+
+_TOPIC = thread_topic(TARGET["resource_id"], TARGET["thread_id"])
+_GATE = {"type": "gate", "name": "go"}
+
+
+def _types(seen: list[dict[str, Any]]) -> list[str]:
+    return [str(chunk.get("type")) for chunk in seen]
+
+
+class _Shared(Suite):
+    role: ClassVar[str] = "runtime"
+    capabilities: ClassVar[tuple[str, ...]] = (
+        "memory",
+        "thread_state",
+        "pubsub.cross_process",
+        "lease.cross_process",
+    )
+    tier: ClassVar[int] = 2
+
+
+@several_processes()
+class SharedThreadSuite(_Shared):
+    """Applications that share everything but memory."""
+
+    @case("signals", 120)
+    async def test_three_that_send_at_once_wake_one_run(self, opener: Opener) -> None:
+        """It answers all three; nobody else's model is asked for them."""
+        async with (
+            neighbour(opener, [[text("all")]]) as p,
+            neighbour(opener, [[text("all")]]) as q,
+            neighbour(opener, [[text("all")]]) as s,
+        ):
+            accepted = await asyncio.gather(p.send("from p"), q.send("from q"), s.send("from s"))
+            await p.answered("from p", "from q", "from s")
+            await p.is_free()
+            texts = await p.texts()
+            asked = [len(one.model.requests) for one in (p, q, s)]
+
+        actions = sorted(one.action for one in accepted)
+        assert ["deliver", "deliver", "wake"] == actions
+        assert 1 == len({one.run_id for one in accepted})
+        assert 1 == sum(1 for count in asked if count)
+        assert {"from p", "from q", "from s"} <= set(texts)
+        assert 3 == len([one for one in texts if one.startswith("from ")])
+
+    @case("signals", 122)
+    async def test_a_run_elsewhere_takes_what_is_sent(self, opener: Opener) -> None:
+        """The sender is told so, and the owner's readers see it."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")]]) as q,
+            neighbour(opener) as p,
+            reads(q) as seen,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+
+            delivered = await p.send("second")
+
+            q.gates.open("go")
+            await q.answered("first", "second")
+            await until(lambda: _types(seen).count("data-user-message") == 2)
+            await until(lambda: "finish" in _types(seen))
+            texts = await q.texts()
+            waiting = await p.waiting()
+
+        assert ("deliver", woken.run_id) == (delivered.action, delivered.run_id)
+        assert ["first", "one", "second", "two"] == texts
+        assert [] == waiting
+        assert [] == p.model.requests
+
+    async def test_readers_elsewhere_see_the_run(self, opener: Opener) -> None:
+        """From before it began, and from the middle on, each from its start (12.2, 12.9)."""
+        async with (
+            neighbour(opener, [[text("one two three"), _GATE]]) as q,
+            neighbour(opener) as p,
+            reads(p) as early,
+        ):
+            await q.send("first")
+            await q.gates.reached("go")
+            await until(lambda: "text-delta" in _types(early))
+            async with reads(p) as late:
+                await until(lambda: "text-delta" in _types(late))
+                assert "start" == _types(late)[0]
+                active = p.agent.get_active_thread_run_id(**TARGET)
+                q.gates.open("go")
+                await until(lambda: "finish" in _types(late))
+            await until(lambda: "finish" in _types(early))
+            await until(lambda: p.agent.get_active_thread_run_id(**TARGET) is None)
+
+        assert _types(early) == _types(late)
+        words = [c["payload"]["text"] for c in early if c.get("type") == "text-delta"]
+        assert "one two three" == "".join(words)
+        assert {active} == {chunk.get("runId") for chunk in early}
+
+    @case("signals", 123)
+    async def test_the_branch_is_that_of_the_run_elsewhere(self, opener: Opener) -> None:
+        """Discard, persist and attributes for an active run hold whichever process is asked."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")]]) as q,
+            neighbour(opener) as p,
+        ):
+            await q.send("first")
+            await q.gates.reached("go")
+
+            discarded = await p.send("no", if_active={"behavior": "discard"})
+            stored = p.agent.send_message("kept", **TARGET, if_active={"behavior": "persist"})
+            persisted = await stored.accepted
+            assert stored.persisted is not None
+            await stored.persisted
+            told = await p.send(
+                "told",
+                if_active={"attributes": {"when": "active"}},
+                if_idle={"attributes": {"when": "idle"}},
+            )
+
+            q.gates.open("go")
+            await q.answered("first", "kept", "told")
+            texts = await q.texts()
+            prompt = str(q.model.requests[-1].prompt)
+
+        actions = [discarded.action, persisted.action, told.action]
+        assert ["discard", "persist", "deliver"] == actions
+        assert "no" not in texts
+        assert '<user when="active">told</user>' in prompt
+        assert 2 == len(q.model.requests)
+
+    async def test_a_stream_waits_for_the_run_elsewhere(self, opener: Opener) -> None:
+        """And starts as soon as that has ended; both stand in the thread, one after the other."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE]]) as q,
+            neighbour(opener, [[text("two")]]) as p,
+        ):
+            await q.send("first")
+            await q.gates.reached("go")
+            starting = asyncio.ensure_future(p.agent.stream("second", **TARGET))
+            await asyncio.sleep(0.3)
+            assert not starting.done()
+
+            q.gates.open("go")
+            async with asyncio.timeout(PATIENCE_S):
+                output = await starting
+                answer = await output.text
+            texts = await p.texts()
+
+        assert "two" == answer
+        assert ["first", "one", "second", "two"] == texts
+
+    @case("signals", 126)
+    async def test_a_signal_that_comes_again_enters_once(self, opener: Opener) -> None:
+        """While its run goes on, and after it."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")], [text("three")]]) as q,
+            neighbour(opener) as p,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            sent = p.agent.send_message("second", **TARGET)
+            await sent.accepted
+            again = events.signal_enqueued(woken.run_id, sent.signal, source_id="somebody")
+
+            await p.mastra.pubsub.publish(_TOPIC, again)
+            q.gates.open("go")
+            await q.answered("first", "second")
+            await q.is_free()
+            await p.mastra.pubsub.publish(_TOPIC, again)
+            await q.send("third")
+            await q.answered("third")
+            texts = await q.texts()
+
+        assert ["first", "one", "second", "two", "third", "three"] == texts
+
+    @case("signals", 128)
+    async def test_an_abort_reaches_the_run_elsewhere(self, opener: Opener) -> None:
+        """With what waits for it; one that means another segment does nothing."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("never")]]) as q,
+            neighbour(opener, [[text("never")]]) as p,
+            reads(p) as seen,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            await until(lambda: p.agent.get_active_thread_run_id(**TARGET) == woken.run_id)
+            await p.send("second")
+            wrong = events.abort_requested(
+                woken.run_id, stream_id="another", source_id="x", clear_pending_signals=True
+            )
+            await p.mastra.pubsub.publish(_TOPIC, wrong)
+            await asyncio.sleep(0.3)
+            status = woken.output.status
+
+            asked = p.agent.abort_thread_stream(**TARGET, clear_pending_signals=True)
+
+            await until(lambda: woken.output.status != "running")
+            await until(lambda: "abort" in _types(seen))
+            await q.is_free()
+            await until(_nothing_waits(q))
+            requests = len(q.model.requests), len(p.model.requests)
+
+        assert "running" == status
+        assert asked
+        assert (1, 0) == requests
+
+    @case("signals", 129)
+    async def test_a_local_abort_leaves_runs_elsewhere_alone(self, opener: Opener) -> None:
+        """It says that there was nothing to abort."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE]]) as q,
+            neighbour(opener) as p,
+            reads(p) as seen,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            await until(lambda: "text-delta" in _types(seen))
+
+            was_aborted = p.agent.abort_thread_stream(**TARGET, local_only=True)
+
+            q.gates.open("go")
+            reason = await woken.output.finish_reason
+
+        assert not was_aborted
+        assert "stop" == reason
+
+    @case("signals", 131)
+    async def test_half_an_answer_of_the_past_is_not_replayed(self, opener: Opener) -> None:
+        """Who subscribes after an aborted run sees the next one, and nothing of that one."""
+        async with (
+            neighbour(opener, [[text("half"), _GATE], [text("whole")]]) as q,
+            neighbour(opener) as p,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            assert q.agent.abort_thread_stream(**TARGET)
+            await woken.output.wait()
+            await q.is_free()
+
+            async with reads(p) as seen:
+                await q.send("second")
+                await until(lambda: "finish" in _types(seen))
+        words = [c["payload"]["text"] for c in seen if c.get("type") == "text-delta"]
+
+        assert "whole" == "".join(words)
+        assert woken.run_id not in {chunk.get("runId") for chunk in seen}
+
+    @case("signals", 140)
+    async def test_no_run_starts_when_nobody_knows_whose_the_thread_is(
+        self, opener: Opener
+    ) -> None:
+        """The sender learns it, and the signal is answered once the leases are back (G2)."""
+        lines: list[_CutLease] = []
+
+        def cut(provider: LeaseProvider) -> LeaseProvider:
+            lines.append(_CutLease(provider))
+            return lines[0]
+
+        async with neighbour(opener, [[text("at last")]], lease=cut) as here:
+            lines[0].is_cut = True
+            try:
+                await here.send("first")
+                error = None
+            except LeaseUnavailableError as exc:
+                error = exc
+            requests = len(here.model.requests)
+            lines[0].is_cut = False
+            await here.answered("first")
+            texts = await here.texts()
+
+        assert error is not None
+        assert 0 == requests
+        assert ["first", "at last"] == texts
+
+
+def _nothing_waits(where: Any) -> Any:
+    async def look() -> bool:
+        return not await where.waiting()
+
+    return look
+
+
+class _CutLease:
+    """Leases whose line is cut."""
+
+    def __init__(self, provider: LeaseProvider) -> None:
+        self._provider = provider
+        self.lease_capabilities = provider.lease_capabilities
+        self.is_cut = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    async def acquire_lease(self, *arguments: Any, **options: Any) -> LeaseGrant:
+        """Fails while the line is cut."""
+        if self.is_cut:
+            raise LeaseUnavailableError("The line is cut.")
+        return await self._provider.acquire_lease(*arguments, **options)
+
+
+@several_processes()
+class SharedThreadCrashSuite(_Shared):
+    """Processes that die, or stand still, while they have a thread."""
+
+    @case("signals", 121)
+    async def test_what_a_dead_sender_was_told_is_true(
+        self, opener: Opener, processes: Processes
+    ) -> None:
+        """It died right after ``accepted``: another process answers, once."""
+        async with processes.start(send_and_die, contents="last words") as sender:
+            with pytest.raises(WorkerDiedError):
+                await sender.result()
+
+        async with neighbour(opener, [[text("heard")]]) as here:
+            await here.answered("last words")
+            await here.is_free()
+            texts = await here.texts()
+
+        assert ["last words", "heard"] == texts
+
+    @case("signals", 124)
+    async def test_what_a_dead_owner_had_accepted_is_answered(
+        self, opener: Opener, processes: Processes
+    ) -> None:
+        """By a process that is alive, once the lease has run out."""
+        async with neighbour(opener, [[text("I took over")]]) as here:
+            async with processes.start(own) as owner:
+                run_id = await owner.reached("running")
+                taken = [await here.send("second"), await here.send("third")]
+                await owner.kill()
+
+            await here.answered("first", "second", "third")
+            await here.is_free()
+            texts = await here.texts()
+            waiting = await here.waiting()
+
+        assert [("deliver", run_id)] * 2 == [(one.action, one.run_id) for one in taken]
+        assert [] == waiting
+        assert ["first", "second", "third"] == sorted(
+            one for one in texts if one in {"first", "second", "third"}
+        )
+        assert "I took over" == texts[-1]
+
+    @case("signals", 125)
+    async def test_an_owner_that_stood_still_is_fenced_out(
+        self, opener: Opener, processes: Processes
+    ) -> None:
+        """Another has answered meanwhile: its words are not in the thread, and it knows why."""
+        async with neighbour(opener, [[text("in time")]]) as here:
+            async with processes.start(own_and_come_back) as owner:
+                await owner.reached("running")
+                owner.pause()
+                await here.send("second")
+                await here.answered("first", "second")
+                await asyncio.sleep(3 * TTL_MS / 1000)
+                owner.resume()
+                await owner.go()
+                result = await owner.result()
+            texts = await here.texts()
+
+        assert "AGENT_THREAD_LEASE_LOST" == result["error"]
+        assert "late words" not in texts
+        assert "in time" == texts[-1]
+
+    @case("signals", 132)
+    async def test_readers_of_a_dead_owner_are_told(
+        self, opener: Opener, processes: Processes
+    ) -> None:
+        """An error ends what it said; what was sent to it is answered by another."""
+        async with neighbour(opener, [[text("I took over")]]) as here, reads(here) as seen:
+            async with processes.start(own) as owner:
+                run_id = await owner.reached("running")
+                await until(lambda: "text-delta" in _types(seen))
+                await owner.kill()
+            await until(lambda: "error" in _types(seen))
+            error = next(chunk for chunk in seen if chunk["type"] == "error")
+
+        assert run_id == error["runId"]
+        assert "lost its lease" in str(error["payload"])
