@@ -31,6 +31,7 @@ __all__ = (
     "AdapterSection",
     "PluginsSection",
     "Settings",
+    "TelemetrySection",
     "load_settings",
 )
 
@@ -121,6 +122,23 @@ class PluginsSection(BaseModel):
         )
 
 
+class TelemetrySection(BaseModel):
+    """``[telemetry]``: whether anything is measured, and a table of options per exporter."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", frozen=True)
+
+    #: Let installed plugins measure runs and send what they measure.
+    enabled: bool = True
+
+    @property
+    def exporters(self) -> dict[str, dict[str, Any]]:
+        """Options by the name of the exporter; ``{}`` for one that is only named."""
+        return {
+            name: dict(options) if isinstance(options, Mapping) else {}
+            for name, options in (self.model_extra or {}).items()
+        }
+
+
 class Settings(BaseModel):
     """All settings of one ``Mastra`` object."""
 
@@ -130,6 +148,7 @@ class Settings(BaseModel):
     pubsub: AdapterSection = Field(default_factory=AdapterSection)
     lease: AdapterSection = Field(default_factory=AdapterSection)
     plugins: PluginsSection = Field(default_factory=PluginsSection)
+    telemetry: TelemetrySection = Field(default_factory=TelemetrySection)
 
     #: ``section.key`` → where its value comes from, for ``doctor``; defaults aren't listed.
     sources: Mapping[str, str] = Field(default_factory=dict, exclude=True, repr=False)
@@ -153,6 +172,7 @@ _SECTIONS: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
         "pubsub": AdapterSection,
         "lease": AdapterSection,
         "plugins": PluginsSection,
+        "telemetry": TelemetrySection,
     }
 )
 

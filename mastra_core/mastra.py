@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -20,8 +21,10 @@ from mastra_core.background import (
 )
 from mastra_core.background import settings_from as task_settings_from
 from mastra_core.base.clock import Clock, SystemClock
+from mastra_core.base.guarded_tracer import GuardedTracer
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.base.telemetry import NoopTracer, Tracer
 from mastra_core.config import AdapterSection, Settings, load_settings
 from mastra_core.contracts.background import TaskExecutor
 from mastra_core.contracts.lease import LeaseProvider
@@ -44,6 +47,7 @@ from mastra_core.plugins import (
     Registry,
     open_infrastructure,
 )
+from mastra_core.plugins.exporters import make_exporters
 from mastra_core.plugins.hookspecs import RunInfo
 from mastra_core.plugins.making import make_model
 from mastra_core.processors.runner import ProcessorRunner, ProcessorWatch
@@ -99,6 +103,8 @@ class Mastra:
         background_tasks: True, or settings, to let tool calls run detached from their run; see
             ``BackgroundTaskSettings``. Off if not given.
         threads: Settings of threads: see ``ThreadSettings``.
+        telemetry: A tracer, False to measure nothing, or options by the name of an exporter:
+            ``{"otel": {...}}``. If not given, every exporter of an installed plugin is used.
         own: Close a store, bus or provider that was handed in, too.
         settings: Settings that are loaded already; read from the usual places otherwise.
         clock: Where time comes from.
@@ -116,6 +122,7 @@ class Mastra:
         notifications: Mapping[str, Any] | None = None,
         background_tasks: BackgroundTaskSettings | Mapping[str, Any] | bool | None = None,
         threads: ThreadSettings | Mapping[str, Any] | None = None,
+        telemetry: Tracer | Mapping[str, Mapping[str, Any]] | bool | None = None,
         own: bool = False,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -143,6 +150,8 @@ class Mastra:
         self._notifications: NotificationService | None = None
         self._task_settings = task_settings_from(background_tasks)
         self._tasks: BackgroundTaskManager | None = None
+        self._telemetry = telemetry
+        self._tracer: Tracer = NoopTracer()
         self._own = own
         self._stack: AsyncExitStack | None = None
         self._opening = asyncio.Lock()
@@ -236,6 +245,11 @@ class Mastra:
         return self._stack is not None
 
     @property
+    def tracer(self) -> Tracer:
+        """Measures runs, steps, requests and calls; does nothing before ``open``."""
+        return self._tracer
+
+    @property
     def storage(self) -> Storage:
         """The opened store."""
         return self._opened(self._storage)
@@ -306,6 +320,9 @@ class Mastra:
         for agent in self._agents.values():
             agent.attach(self)
         async with AsyncExitStack() as stack:
+            # Closed last: what ends while the rest is closing is measured, too.
+            self._tracer = await self._open_tracer(stack)
+            self._context = replace(self._context, tracer=self._tracer)
             opened = await stack.enter_async_context(
                 open_infrastructure(
                     self.plugins,
@@ -343,6 +360,25 @@ class Mastra:
                 self.threads.outside.reach.start()
             self._services.start(self._notifications.run_loop(), name="notification-dispatcher")
             self._stack = stack.pop_all()
+
+    async def _open_tracer(self, stack: AsyncExitStack) -> Tracer:
+        wanted = self._telemetry
+        if isinstance(wanted, Tracer):
+            return GuardedTracer({"own": wanted})
+        section = self.settings.telemetry
+        if wanted is False or (wanted is None and not section.enabled):
+            return NoopTracer()
+        options = {**section.exporters, **(wanted if isinstance(wanted, Mapping) else {})}
+        tracers: dict[str, Tracer] = {}
+        for name, exporter in make_exporters(self.registry, options, self._context).items():
+            try:
+                await stack.enter_async_context(exporter)
+                tracers[name] = exporter.tracer
+            except Exception:
+                if name in options:
+                    raise
+                logger.warning("span exporter left out", exc_info=True, extra={"exporter": name})
+        return GuardedTracer(tracers) if tracers else NoopTracer()
 
     def _renew(self) -> None:
         """Opened again after it was closed: what was stopped starts anew."""
@@ -475,6 +511,7 @@ class Mastra:
                 self._forget_opened()
 
     def _forget_opened(self) -> None:
+        self._tracer = NoopTracer()
         self._storage = self._pubsub = self._lease = self._snapshots = None
         self._notifications = None
         self._tasks = None

@@ -153,7 +153,7 @@ def test_an_empty_list_in_a_file_means_no_plugin(tmp_path: Path) -> None:
         (
             "[storag]\nurl = 'x'",
             {},
-            "Unknown setting 'storag' in mastra.toml. Known: storage, pubsub, lease, plugins.",
+            "Unknown setting 'storag' in mastra.toml. Known: storage, pubsub, lease, plugins, telemetry.",
             "Did you mean 'storage'?",
         ),
         ("[sources]\na = 1", {}, "Unknown setting 'sources' in mastra.toml.", None),

@@ -5,11 +5,13 @@ The OpenTelemetry plugin implements these protocols; nothing here imports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 __all__ = (
+    "NOOP_SPAN",
     "Attribute",
     "Counter",
     "Histogram",
@@ -17,16 +19,51 @@ __all__ = (
     "NoopMeter",
     "NoopTracer",
     "Span",
+    "SpanKind",
+    "TraceLink",
     "Tracer",
+    "started_span",
 )
 
-#: What a span or measurement may carry.
-Attribute: TypeAlias = str | int | float | bool
+#: What a span or measurement may carry: JSON values.
+Attribute: TypeAlias = str | int | float | bool | Sequence[Any] | Mapping[str, Any] | None
+
+#: What a span measures, in the words of the TypeScript system.
+SpanKind = Literal[
+    "agent_run",
+    "agent_signal",
+    "generic",
+    "memory_operation",
+    "model_generation",
+    "model_step",
+    "processor_run",
+    "tool_call",
+    "workflow_run",
+    "workflow_step",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLink:
+    """Where a span of another time or process is: ids as W3C writes them, in hexadecimal."""
+
+    trace_id: str
+    span_id: str
 
 
 @runtime_checkable
 class Span(Protocol):
     """One piece of work that takes time."""
+
+    @property
+    def link(self) -> TraceLink | None:
+        """Where it is, for what goes on with it later; None if nobody measures."""
+        ...
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether attributes reach anybody; those that cost much can be left out else."""
+        ...
 
     def set_attribute(self, name: str, value: Attribute) -> None:
         """Add or replace a fact."""
@@ -40,16 +77,53 @@ class Span(Protocol):
         """Mark the work as failed."""
         ...
 
+    def active(self) -> AbstractContextManager[None]:
+        """Be the parent of spans that are opened inside the block."""
+        ...
+
+    def end(self) -> None:
+        """The work is over; ending twice is harmless."""
+        ...
+
 
 @runtime_checkable
 class Tracer(Protocol):
-    """Opens spans; the innermost open one is the parent of the next."""
+    """Opens spans; the innermost active one is the parent of the next."""
+
+    def start(
+        self,
+        name: str,
+        attributes: Mapping[str, Attribute] | None = None,
+        *,
+        kind: SpanKind = "generic",
+        parent: TraceLink | None = None,
+    ) -> Span:
+        """A span that goes on until its ``end``; not active by itself."""
+        ...
 
     def span(
-        self, name: str, attributes: Mapping[str, Attribute] | None = None
+        self,
+        name: str,
+        attributes: Mapping[str, Attribute] | None = None,
+        *,
+        kind: SpanKind = "generic",
+        parent: TraceLink | None = None,
     ) -> AbstractContextManager[Span]:
         """Measure the block; an exception that leaves it is recorded and goes on."""
         ...
+
+
+@contextmanager
+def started_span(span: Span) -> Iterator[Span]:
+    """Measure the block with this span, which has been started; what ``Tracer.span`` does."""
+    with span.active():
+        try:
+            yield span
+        except Exception as exc:
+            span.record_error(exc)
+            raise
+        finally:
+            span.end()
 
 
 @runtime_checkable
@@ -84,7 +158,17 @@ class Meter(Protocol):
 
 
 class _NoopSpan:
+    """Nobody measures; a block of its own, so that opening one costs next to nothing."""
+
     __slots__ = ()
+
+    @property
+    def link(self) -> TraceLink | None:
+        return None
+
+    @property
+    def is_recording(self) -> bool:
+        return False
 
     def set_attribute(self, name: str, value: Attribute) -> None:
         pass
@@ -94,6 +178,22 @@ class _NoopSpan:
 
     def record_error(self, error: BaseException) -> None:
         pass
+
+    def active(self) -> AbstractContextManager[None]:
+        return _NOTHING
+
+    def end(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        return None
+
+
+_NOTHING: Final = nullcontext()
+NOOP_SPAN: Final = _NoopSpan()
 
 
 class _NoopInstrument:
@@ -111,9 +211,25 @@ class NoopTracer:
 
     __slots__ = ()
 
-    @contextmanager
-    def span(self, name: str, attributes: Mapping[str, Attribute] | None = None) -> Iterator[Span]:
-        yield _NoopSpan()
+    def start(
+        self,
+        name: str,
+        attributes: Mapping[str, Attribute] | None = None,
+        *,
+        kind: SpanKind = "generic",
+        parent: TraceLink | None = None,
+    ) -> Span:
+        return NOOP_SPAN
+
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Attribute] | None = None,
+        *,
+        kind: SpanKind = "generic",
+        parent: TraceLink | None = None,
+    ) -> AbstractContextManager[Span]:
+        return NOOP_SPAN
 
 
 class NoopMeter:

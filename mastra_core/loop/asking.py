@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from mastra_core.base.jsonjs import encode
+from mastra_core.base.telemetry import Span
 from mastra_core.contracts.model import Model, ModelPart, ModelRequest
 from mastra_core.errors import ModelError, ModelTimeoutError
 from mastra_core.loop.model_step import ModelStep, StepResult
@@ -101,17 +102,11 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
         if processors.has("process_llm_response"):
             chunks = []
     if response is None:
-        await segment.interrupt.guard(_consume(segment, step, model, request, chunks))
+        await _ask_measured(segment, step, model, request, chunks)
     else:
         await _replay(segment, step, response, chunks)
     result = step.result
-    is_empty = result.reason in ("other", "unknown") and not result.has_output
-    if result.reason == "error" or is_empty:
-        raise ModelError(
-            f"Model {model.provider}/{model.model_id} ended with reason "
-            f"{result.reason!r} and without an answer.",
-            id="AGENT_STREAM_ERROR",
-        )
+    _check_answer(step, model)
     if processors is not None and chunks is not None:
         await processors.process_llm_response(
             model=model,
@@ -122,6 +117,55 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
             **segment.hook_members(),
         )
     return result
+
+
+async def _ask_measured(
+    segment: RunSegment,
+    step: ModelStep,
+    model: Model,
+    request: ModelRequest,
+    chunks: list[Chunk] | None,
+) -> None:
+    """One request to a model, measured; an answer that is none is its failure."""
+    setup, result = segment.setup, step.result
+    facts = {
+        "model": model.model_id,
+        "provider": model.provider,
+        "runId": setup.run_id,
+        "agentId": setup.agent_id,
+    }
+    with setup.tracer.span(f"llm: '{model.model_id}'", facts, kind="model_generation") as span:
+        if span.is_recording:
+            span.set_attribute("input", request.prompt)
+            span.set_attribute("parameters", request.settings)
+        await segment.interrupt.guard(_consume(segment, step, model, request, chunks))
+        if span.is_recording:
+            _note_answer(span, result)
+        _check_answer(step, model)
+
+
+def _note_answer(span: Span, result: StepResult) -> None:
+    span.set_attribute("finishReason", result.reason)
+    for name in ("id", "modelId"):
+        if result.metadata.get(name) is not None:
+            span.set_attribute(f"response.{name}", result.metadata[name])
+    for name, count in result.usage.items():
+        if isinstance(count, int):
+            span.set_attribute(f"usage.{name}", count)
+    span.set_attribute(
+        "output", {"text": result.text, "toolCalls": [call.to_wire() for call in result.calls]}
+    )
+
+
+def _check_answer(step: ModelStep, model: Model) -> None:
+    result = step.result
+    is_empty = result.reason in ("other", "unknown") and not result.has_output
+    if result.reason == "error" or is_empty:
+        raise ModelError(
+            f"Model {model.provider}/{model.model_id} ended with reason "
+            f"{result.reason!r} and without an answer.",
+            id="AGENT_STREAM_ERROR",
+        )
 
 
 async def _show_partial(segment: RunSegment, partial: PartialObject, chunk: Chunk) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from mastra_core.base.tasks import call_maybe_async, shielded
+from mastra_core.base.telemetry import Attribute
 from mastra_core.errors import ConfigError, ProcessorError, RunTimeoutError, TripwireError
 from mastra_core.loop.asking import ask_models, seconds_of
 from mastra_core.loop.completion import (
@@ -167,7 +168,7 @@ class AgentLoop:
     async def _iterate(self) -> bool:
         """One model request and its tools, measured; True if another one follows."""
         setup, index = self._setup, len(self._segment.record.steps)
-        facts = {"stepIndex": index, "runId": setup.run_id}
+        facts: dict[str, Attribute] = {"stepIndex": index, "runId": setup.run_id}
         with setup.tracer.span(f"step: {index}", facts, kind="model_step") as span:
             goes_on = await self._step()
             span.set_attribute("isContinued", goes_on)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async, is_being_cancelled
+from mastra_core.base.telemetry import Span
 from mastra_core.contracts.background import BACKGROUND_MEMBER, TaskPlan, background_override
 from mastra_core.contracts.tool import DelegatedCall, RequireApproval, Tool, ToolContext
 from mastra_core.errors import (
@@ -246,6 +247,29 @@ class ToolStep:
         *,
         is_approved: bool = False,
     ) -> None:
+        call, setup = self.calls[index], self._setup
+        facts = {
+            "toolId": tool.id,
+            "toolCallId": call.tool_call_id,
+            "runId": setup.run_id,
+            "agentId": setup.agent_id,
+        }
+        with setup.tracer.span(f"tool: '{call.tool_name}'", facts, kind="tool_call") as span:
+            await self._call_tool(index, tool, answer, started, span, is_approved=is_approved)
+            outcome = self.outcomes[index]
+            if span.is_recording and outcome is not None:
+                _note_outcome(span, call, outcome)
+
+    async def _call_tool(
+        self,
+        index: int,
+        tool: Tool,
+        answer: Answer | None,
+        started: int,
+        span: Span,
+        *,
+        is_approved: bool,
+    ) -> None:
         call = self.calls[index]
         parked: list[dict[str, Any]] = []
         tool_writer = RunToolWriter(
@@ -300,8 +324,10 @@ class ToolStep:
             # Something that the tool waited for was cancelled; the run itself was not.
             if is_being_cancelled():
                 raise
+            span.record_error(exc)
             output = {"error": wire_from_error(_tool_failure(exc, call))}
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - the door of the tool: the model is told
+            span.record_error(exc)
             output = {"error": wire_from_error(_tool_failure(exc, call))}
         finally:
             tool_writer.close()
@@ -526,6 +552,18 @@ class ToolStep:
             for call, outcome in zip(self.calls, self.outcomes, strict=True)
             if outcome is not None and outcome.is_parked
         ]
+
+
+def _note_outcome(span: Span, call: StepCall, outcome: CallOutcome) -> None:
+    """What became of a call, for whoever looks at the trace."""
+    span.set_attribute("input", call.args)
+    if outcome.is_parked:
+        span.set_attribute("suspended", True)
+        span.set_attribute("needsApproval", outcome.needs_approval)
+        return
+    span.set_attribute("success", "error" not in outcome.output)
+    if "result" in outcome.output:
+        span.set_attribute("output", outcome.output["result"])
 
 
 def _is_handed_over(outcome: CallOutcome) -> bool:

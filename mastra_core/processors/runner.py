@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from mastra_core.base.tasks import call_maybe_async
+from mastra_core.base.telemetry import NoopTracer, Span, Tracer
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.processor import HOOKS, Processor
 from mastra_core.errors import (
@@ -30,7 +31,8 @@ from mastra_core.processors.returned import (
     check_own_list,
     replace_system_messages,
 )
-from mastra_core.processors.state_lanes import RunLanes
+from mastra_core.processors.spans import processor_span
+from mastra_core.processors.state_lanes import LaneView, RunLanes
 from mastra_core.wire.chunks import Chunk
 
 __all__ = (
@@ -136,6 +138,7 @@ class ProcessorRunner:
         agent: Any = None,
         abort_signal: asyncio.Event | None = None,
         watch: ProcessorWatch | None = None,
+        tracer: Tracer | None = None,
     ) -> RunProcessors:
         """The hooks of one run, with state of its own."""
         return RunProcessors(
@@ -151,6 +154,7 @@ class ProcessorRunner:
                 "resource_id": message_list.resource_id,
             },
             watch=watch or _Unwatched(),
+            tracer=tracer or NoopTracer(),
         )
 
 
@@ -170,8 +174,14 @@ class RunProcessors:
     """The processors at work in one run."""
 
     def __init__(
-        self, runner: ProcessorRunner, *, facts: dict[str, Any], watch: ProcessorWatch
+        self,
+        runner: ProcessorRunner,
+        *,
+        facts: dict[str, Any],
+        watch: ProcessorWatch,
+        tracer: Tracer,
     ) -> None:
+        self._tracer = tracer
         self._facts = facts
         self._messages: MessageList = facts["message_list"]
         self._watch = watch
@@ -221,6 +231,14 @@ class RunProcessors:
         )
 
     async def _call(self, processor: Processor, phase: str, **members: Any) -> Any:
+        """One hook of one processor, measured; raises as :meth:`_call_unmeasured`."""
+        with self._span(processor, phase):
+            return await self._call_unmeasured(processor, phase, **members)
+
+    def _span(self, processor: Processor, phase: str) -> AbstractContextManager[Span]:
+        return processor_span(self._tracer, processor, phase, run_id=self._facts["run_id"])
+
+    async def _call_unmeasured(self, processor: Processor, phase: str, **members: Any) -> Any:
         """
         One hook of one processor.
 
@@ -358,8 +376,18 @@ class RunProcessors:
         view = await lanes.view(processor)
         if view is None:
             return
+        with self._span(processor, "compute_state_signal"):
+            await self._compute_seen(processor, lanes, view, members)
+
+    async def _compute_seen(
+        self,
+        processor: Processor,
+        lanes: RunLanes,
+        view: LaneView,
+        members: Mapping[str, Any],
+    ) -> None:
         history = view.history
-        returned = await self._call(
+        returned = await self._call_unmeasured(
             processor,
             "compute_state_signal",
             active_state_signals=history.active,

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
+from mastra_core.base.telemetry import Tracer
 from mastra_core.contracts.processor import Processor
 from mastra_core.errors import ProcessorError, StorageConflictError
 from mastra_core.messages.message_list import MessageList
@@ -89,6 +90,7 @@ class RunLanes:
         transcript: Changes it.
         clock: Gives times.
         ids: Gives ids.
+        tracer: Notes what was added.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class RunLanes:
         transcript: Transcript,
         clock: Clock,
         ids: Ids,
+        tracer: Tracer,
     ) -> None:
         self._tracker = tracker
+        self._tracer = tracer
         self._loader = loader
         self._messages = messages
         self._transcript = transcript
@@ -179,6 +183,7 @@ class RunLanes:
                 self._transcript.withdraw(entered)
                 raise
             if is_ours:
+                self._note(processor, state, entered)
                 await self._transcript.echo(entered)
                 return entered
             self._transcript.withdraw(entered)
@@ -186,6 +191,23 @@ class RunLanes:
             f"Lane {state.lane!r} of thread {thread_id!r} changes too often to be written.",
             details={"thread_id": thread_id, "lane": state.lane},
         )
+
+    def _note(self, processor: Processor, state: StateInput, signal: Signal) -> None:
+        """A moment under the processor's span; only for what was really added (G18)."""
+        self._tracer.start(
+            f"signal: {state.lane}",
+            {
+                "stateId": state.lane,
+                "mode": state.mode,
+                "tagName": signal.tag_name,
+                "processorId": processor.id,
+                "output": {
+                    "attributes": signal.attributes,
+                    "hasDelta": "delta" in state.members,
+                },
+            },
+            kind="agent_signal",
+        ).end()
 
     async def _load(self, processor: Processor, thread_id: str) -> KnownLanes:
         assert self._tracker is not None

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
+from mastra_core.base.telemetry import TraceLink
 from mastra_core.errors import wire_from_error
 from mastra_core.messages.message_list import MessageList
 from mastra_core.messages.signals import is_hidden
@@ -86,6 +87,8 @@ class ModelOutput:
         self.agent_id = agent_id
         self.message_list = message_list
         self.message_id = ""
+        #: Where the run is in a trace; None if nobody measures.
+        self.trace: TraceLink | None = None
         self.record = record or RunRecord()
         self.buffer = ChunkBuffer()
         self.status: RunStatus = "running"
@@ -136,6 +139,16 @@ class ModelOutput:
         if not self._settled.is_set():
             self.settle("canceled", finish_reason="aborted")
         self.buffer.close()
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace that the run is part of; None if nobody measures."""
+        return self.trace.trace_id if self.trace is not None else None
+
+    @property
+    def span_id(self) -> str | None:
+        """The span of the run; None if nobody measures."""
+        return self.trace.span_id if self.trace is not None else None
 
     @property
     def is_running(self) -> bool:
@@ -428,8 +441,8 @@ class ModelOutput:
             "usedFallbackValue": self.used_fallback,
             "error": None if self.failure is None else wire_from_error(self.failure),
             "tripwire": record.tripwire,
-            "traceId": None,
-            "spanId": None,
+            "traceId": self.trace_id,
+            "spanId": self.span_id,
             "runId": self.run_id,
             "suspendPayload": record.suspend_payload if is_suspended else None,
             "resumeSchema": record.resume_schema if is_suspended else None,

@@ -22,7 +22,7 @@ from mastra_libsql.embedded import EmbeddedExecutor
 from mastra_libsql.host_time import HostTime
 from mastra_libsql.settings import LibSQLSettings
 from mastra_libsql.worker import Session
-from mastra_libsql.write_lock import WriteLock
+from mastra_libsql.write_lock import BusyWait, WriteLock
 from mastra_sql.executor import Executed, Program, Step
 from mastra_sql.statement import plain
 
@@ -367,3 +367,12 @@ async def test_plans_never_depend_on_bound_values(executor: EmbeddedExecutor) ->
         return session.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1)
 
     assert 1 == await executor.call("config", asked)
+
+
+def test_waiting_for_a_lock_goes_on_as_long_as_it_may() -> None:
+    """A holder that stands still is waited for thousands of times (no overflow)."""
+    wait = BusyWait(60_000, lambda: False)
+    assert wait(0)
+
+    assert wait(5_000)
+    assert not BusyWait(0, lambda: False)(0)

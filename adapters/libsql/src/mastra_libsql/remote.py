@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 _FIRST_WAIT: Final = 0.005
 _LONGEST_WAIT: Final = 0.25
+#: A wait doubles at most so often; a number that doubles for ever is no number at last.
+_DOUBLINGS: Final = 16
 
 
 class _StaleReadError(Exception):
@@ -135,7 +137,7 @@ class RemoteExecutor(ABC):
                 if loop.time() >= deadline:
                     raise
             failures += 1
-            longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2**failures)
+            longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, _DOUBLINGS))
             await asyncio.sleep(self._random.uniform(longest / 4, longest))
 
     # -- life ------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ __all__ = ("BusyWait", "WriteLock")
 
 _FIRST_WAIT: Final = 0.0005
 _LONGEST_WAIT: Final = 0.005
+#: A wait doubles at most so often; a number that doubles for ever is no number at last.
+_DOUBLINGS: Final = 16
 
 
 class WriteLock:
@@ -58,7 +60,7 @@ class BusyWait:
             self._deadline = now + self._timeout
         if self._is_closing() or now >= self._deadline:
             return False
-        longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2**attempt)
+        longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(attempt, _DOUBLINGS))
         pause = self._random.uniform(longest / 2, longest)
         time.sleep(min(pause, max(0.0, self._deadline - now)))
         return True

@@ -30,8 +30,8 @@ from mastra_core.testing.scripted_model import text, tool_call
 
 __all__ = ("PageSuite",)
 
-VERSIONS = ("v5", "v6")
-versions = pytest.mark.parametrize("version", VERSIONS)
+_VERSIONS = ("v5", "v6")
+versions = pytest.mark.parametrize("version", _VERSIONS)
 
 
 class PageSuite(NodeSuite):
