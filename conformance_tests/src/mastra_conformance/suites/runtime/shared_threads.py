@@ -90,11 +90,10 @@ class SharedThreadSuite(_Shared):
             await until(lambda: _types(seen).count("data-user-message") == 2)
             await until(lambda: "finish" in _types(seen))
             texts = await q.texts()
-            waiting = await p.waiting()
+            await until(_nothing_waits(p))
 
         assert ("deliver", woken.run_id) == (delivered.action, delivered.run_id)
         assert ["first", "one", "second", "two"] == texts
-        assert [] == waiting
         assert [] == p.model.requests
 
     async def test_readers_elsewhere_see_the_run(self, opener: Opener) -> None:
@@ -357,10 +356,9 @@ class SharedThreadCrashSuite(_Shared):
             await here.answered("first", "second", "third")
             await here.is_free()
             texts = await here.texts()
-            waiting = await here.waiting()
+            await until(_nothing_waits(here))
 
         assert [("deliver", run_id)] * 2 == [(one.action, one.run_id) for one in taken]
-        assert [] == waiting
         assert ["first", "second", "third"] == sorted(
             one for one in texts if one in {"first", "second", "third"}
         )
