@@ -15,11 +15,12 @@ EXAMPLES = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
 MAX_LINES = 60
 
 
-def promised_output(example: Path) -> str:
-    """The block of kind ``text`` in the example's docstring."""
+def part_of_docstring(example: Path, kind: str) -> str:
+    """The block of this kind in the example's docstring; empty if there is none."""
     docstring = ast.get_docstring(ast.parse(example.read_text())) or ""
-    (promise,) = (block for block in blocks_of(docstring) if block.language == "text")
-    return promise.text
+    found = [block.text for block in blocks_of(docstring) if block.language == kind]
+    assert len(found) <= 1
+    return "".join(found)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -27,6 +28,7 @@ def test_an_example_prints_what_it_promises(example: Path, tmp_path: Path) -> No
     done = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         cwd=tmp_path,
+        input=f"{part_of_docstring(example, 'stdin')}\n",
         capture_output=True,
         text=True,
         timeout=60,
@@ -34,7 +36,9 @@ def test_an_example_prints_what_it_promises(example: Path, tmp_path: Path) -> No
     )
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert matches(promised_output(example), done.stdout), done.stdout
+    promised = part_of_docstring(example, "text")
+    assert promised
+    assert matches(promised, done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -20,6 +20,7 @@ from mastra_core.bus.options import BusOptions
 from mastra_core.config import VARIABLES, AdapterSection, PluginsSection
 from mastra_core.contracts import capabilities
 from mastra_core.contracts.background import BackgroundPolicy
+from mastra_core.contracts.processor import HOOKS
 from mastra_core.errors import MastraError
 from mastra_core.notifications import DeliveryDecision, NotificationSettings
 from mastra_core.plugins import PluginManager, Registry
@@ -27,6 +28,8 @@ from mastra_core.plugins.loading import import_name
 from mastra_core.plugins.specs import Role
 from mastra_core.wire import tables as names
 from mastra_core.wire.baseline import WIRE
+from mastra_processors.options import Options
+from mastra_processors.plugin import mastra_processors
 from mastra_sql.bus.tables import build_bus_tables
 from mastra_sql.lease.tables import build_lease_tables
 from mastra_sql.tables import ColumnKind, build_tables, column_kind
@@ -262,6 +265,59 @@ def _constants(module: ModuleType) -> list[tuple[str, str]]:
     return [(f"`{name}`", f"`{members[name]}`") for name in sorted(module.__all__)]
 
 
+# -- processors -------------------------------------------------------------------------------------
+
+
+def processors_page() -> str:
+    """What the distribution of processors offers, with all options."""
+    return paragraphs(
+        "# Processors",
+        f"{WRITTEN} [How to use them](../how-to/use-built-in-processors.md).",
+        "What `mastra-processors` offers. An agent of an application names one, "
+        '`("token-limiter", {"limit": 4000})`, or is given an object, `TokenLimiter(limit=4000)`. '
+        "Options may also have the names of the TypeScript system, such as `maxRetries`.",
+        *_processors(),
+    )
+
+
+def _processors() -> Iterator[str]:
+    for spec in mastra_processors():
+        factory = import_name(str(spec.factory))
+        module = import_name(str(spec.factory).partition(":")[0] + ":__name__")
+        yield f"## {spec.name}"
+        yield RULE.sub("", inspect.getdoc(factory) or "").replace("``", "`")
+        hooks = ", ".join(f"`{hook}`" for hook in HOOKS if hook in spec.phases)
+        yield f"`from mastra_processors import {factory.__name__}`. Hooks: {hooks}."
+        options = import_name(str(spec.settings))
+        if options.model_fields:
+            yield _options(options)
+            for name, inner in vars(sys.modules[module]).items():
+                if _is_member(inner, options, module):
+                    yield f"Members of a `{name}`:"
+                    yield _options(inner)
+
+
+def _is_member(value: object, options: type[Options], module: str) -> bool:
+    """A model of the same module that isn't the options themselves."""
+    is_model = isinstance(value, type) and issubclass(value, Options) and value is not options
+    return is_model and getattr(value, "__module__", "") == module
+
+
+def _options(model: type[BaseModel]) -> str:
+    """Options under the names that Python's callers write."""
+    names = {info.alias: name for name, info in model.model_fields.items()}
+    rows = [
+        (
+            f"`{names.get(field.name, field.name)}`",
+            f"`{field.type}`",
+            f"`{field.default}`" if field.default else "",
+            field.comment,
+        )
+        for field in fields_of(model)
+    ]
+    return table(("Option", "Type", "Default", "Meaning"), rows)
+
+
 def pages() -> dict[str, str]:
     """Path → text."""
     assert set(ColumnKind) == {"text", "integer", "json", "time", "twin"}
@@ -270,6 +326,7 @@ def pages() -> dict[str, str]:
         "docs/reference/settings.md": settings_page(),
         "docs/reference/capabilities.md": capabilities_page(),
         "docs/reference/tables.md": tables_page(),
+        "docs/reference/processors.md": processors_page(),
     }
 
 

@@ -17,7 +17,7 @@ from mastra_core.agent.arguments import (
 from mastra_core.agent.host import AgentHost, LocalHost
 from mastra_core.agent.memory import AgentMemory, MemoryOptions, close_parked_calls
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
-from mastra_core.agent.options import RunOptions, options_from
+from mastra_core.agent.options import RunOptions, check_options, options_from
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
 from mastra_core.agent.sub_agents import SubAgentTool, check_delegated_data, sub_agent_tools
@@ -47,7 +47,7 @@ from mastra_core.errors import (
 )
 from mastra_core.loop.delegating import delegated_call
 from mastra_core.loop.setup import RETRY_HOOKS
-from mastra_core.messages.detect import MessageInput
+from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.notifications import (
     AgentInbox,
     DeliveryPolicy,
@@ -57,6 +57,7 @@ from mastra_core.notifications import (
 )
 from mastra_core.streaming.output import FullOutput, ModelOutput
 from mastra_core.streaming.until_idle import UntilIdle
+from mastra_core.threads.queue_events import QueueListener
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.signals import Signal
 from mastra_core.wire.snapshots import AgentRuns
@@ -755,6 +756,142 @@ class Agent:
         """
         return self.turns.send_signal(signal, target_from(target))
 
+    def queue_message(
+        self, message: Any, *, queue_owner_id: str | None = None, **target: Any
+    ) -> SendSignalResult:
+        """
+        Let what a user wrote have a run of its own, after the active one (signals.md 7.4).
+
+        It wakes an idle thread; it neither joins a run nor interrupts one.
+
+        Args:
+            message: As for ``send_message``.
+            queue_owner_id: Under this name it is counted and can be cancelled.
+            target: ``resource_id``, ``thread_id``, ``if_idle``.
+
+        Raises:
+            SignalError: Resource or thread isn't named.
+        """
+        return self.queue_signal(signal_from_user(message), queue_owner_id=queue_owner_id, **target)
+
+    def queue_signal(
+        self,
+        signal: Mapping[str, Any] | Signal,
+        *,
+        queue_owner_id: str | None = None,
+        **target: Any,
+    ) -> SendSignalResult:
+        """Let a signal have a run of its own; it keeps its type. See ``queue_message``."""
+        check_given_ids(queue_owner_id=queue_owner_id)
+        return self.turns.queue_signal(signal, target_from(target), owner_id=queue_owner_id)
+
+    def cancel_queued_messages(
+        self,
+        *,
+        thread_id: str,
+        resource_id: str | None = None,
+        signal_ids: Sequence[str] | None = None,
+        queue_owner_id: str | None = None,
+    ) -> list[str]:
+        """
+        Take back input that waits (signals.md 8.4).
+
+        Args:
+            thread_id: The thread.
+            resource_id: Part of the thread's name: left out, it is another thread.
+            signal_ids: Input of any agent that waits there, also for the active run.
+            queue_owner_id: What this agent queued under this name.
+
+        Returns:
+            The ids of what was removed, each once. What was stored stays.
+
+        Raises:
+            RunArgumentError: Both or neither selector is given.
+        """
+        if (signal_ids is None) == (queue_owner_id is None):
+            raise RunArgumentError(
+                "cancelQueuedMessages requires exactly one of signalIds or queueOwnerId",
+                id="AGENT_INVALID_TARGET",
+            )
+        check_ids(thread_id=thread_id)
+        check_given_ids(resource_id=resource_id, queue_owner_id=queue_owner_id)
+        threads = self._host.threads
+        if queue_owner_id is not None:
+            return threads.cancel_owner(
+                resource_id, thread_id, agent_id=self.id, owner_id=queue_owner_id
+            )
+        if isinstance(signal_ids, str) or not isinstance(signal_ids, Sequence):
+            raise RunArgumentError(
+                f"signal_ids is a list of ids, not {shown(signal_ids)}.",
+                id="AGENT_INVALID_TARGET",
+            )
+        for signal_id in signal_ids:
+            check_ids(signal_id=signal_id)
+        return threads.cancel_signals(resource_id, thread_id, signal_ids)
+
+    def subscribe_thread_events(
+        self,
+        listener: QueueListener,
+        *,
+        thread_id: str,
+        resource_id: str | None = None,
+        queue_owner_id: str | None = None,
+    ) -> Callable[[], None]:
+        """
+        Learn how many turns wait on a thread of this process, now and on every change.
+
+        Args:
+            listener: Gets ``{"type": "queue-count-changed", "count": n}``; what it raises is
+                logged.
+            thread_id: The thread.
+            resource_id: Whose it is.
+            queue_owner_id: Count only what this agent queued under this name.
+
+        Returns:
+            A function that ends it; calling it twice is harmless.
+        """
+        check_ids(thread_id=thread_id)
+        check_given_ids(resource_id=resource_id, queue_owner_id=queue_owner_id)
+        if not callable(listener):
+            raise RunArgumentError(
+                f"A listener is a function, not {shown(listener)}.", id="AGENT_INVALID_TARGET"
+            )
+        return self._host.threads.watch_queue(
+            resource_id, thread_id, listener, agent_id=self.id, owner_id=queue_owner_id
+        )
+
+    def continue_with_messages(
+        self,
+        messages: MessageInput,
+        *,
+        thread_id: str,
+        resource_id: str,
+        run_id: str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """
+        Go on with a conversation in a run of its own: after the active run and its input, and
+        before what is queued (signals.md 8.6). An abort doesn't remove it.
+
+        Returns:
+            ``{"accepted": True, "runId"}`` at once; how the run goes is seen on the thread.
+        """
+        check_ids(thread_id=thread_id, resource_id=resource_id)
+        check_given_ids(run_id=run_id)
+        check_options(options)
+        messages_from_input(messages)
+        if run_id is not None:
+            self._host.threads.check_new(run_id)
+        started_id = self._host.threads.continue_with_messages(
+            self.turns,
+            messages,
+            resource_id=resource_id,
+            thread_id=thread_id,
+            run_id=run_id,
+            stream_options=options,
+        )
+        return {"accepted": True, "runId": started_id}
+
     async def send_state_signal(
         self, state: Mapping[str, Any], *, resource_id: str, thread_id: str, **target: Any
     ) -> StateSignalResult:
@@ -834,10 +971,19 @@ class Agent:
         local_only: bool = False,
     ) -> bool:
         """
-        Abort the run of a thread; False if there is none (signals.md 8.5).
+        Abort the run of a thread (signals.md 8.5).
 
-        A run of another process is asked to end, if this one has heard of it: there is a
-        reader of the thread here. ``local_only`` leaves those alone.
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; left out, it is another thread.
+            clear_pending_signals: Also drop all input that waits there, even if no run is
+                active; else it is answered by new runs.
+            expected_run_id: Do nothing if another run has the thread.
+            local_only: Leave runs of other processes alone; else one that this process has
+                heard of, since there is a reader of the thread here, is asked to end.
+
+        Returns:
+            False if there is no (such) run.
         """
         check_ids(thread_id=thread_id)
         check_given_ids(resource_id=resource_id, expected_run_id=expected_run_id)
@@ -848,6 +994,21 @@ class Agent:
             expected_run_id=expected_run_id,
             local_only=local_only,
         )
+
+    def abort_run_stream(self, run_id: str) -> bool:
+        """
+        Abort a run by its id (signals.md 8.5); one that isn't known here is aborted when it
+        begins, and the answer is False.
+
+        Raises:
+            ForeignRunError: It belongs to another agent.
+        """
+        check_ids(run_id=run_id)
+        return self._host.threads.abort_stream(run_id, agent_id=self.id)
+
+    def list_active_thread_runs(self) -> list[dict[str, str]]:
+        """``{run_id, resource_id?, thread_id}`` of all threads that a run holds in this process."""
+        return self._host.threads.active_runs()
 
     def get_active_thread_run_id(
         self, *, thread_id: str, resource_id: str | None = None

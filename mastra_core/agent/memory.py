@@ -11,6 +11,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.unset import UNSET
 from mastra_core.contracts.storage import MemoryStorage, OrderBy
 from mastra_core.errors import RunArgumentError
+from mastra_core.messages.recalling import is_row_hidden
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
 from mastra_core.workflows.agent_snapshot import ParkedRun
@@ -113,6 +114,43 @@ class AgentMemory:
             include_total=False,
         )
         return list(reversed(page.messages))
+
+    async def recall(
+        self,
+        thread_id: str,
+        resource_id: str,
+        *,
+        per_page: int | None = 40,
+        hide_signals: bool | Sequence[str] | None = None,
+        include_system_reminders: bool = False,
+    ) -> list[Message]:
+        """
+        The newest messages of the thread for somebody who looks back, oldest first.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is.
+            per_page: How many rows are read; None reads all. Those that are hidden count.
+            hide_signals: True hides all signals, False none, a list those of the named stored
+                types; by default reminders are hidden.
+            include_system_reminders: Show reminders, too.
+        """
+        page = await self.store.list_messages(
+            thread_id,
+            resource_id=resource_id,
+            per_page=per_page if per_page is not None else False,
+            order_by=OrderBy(field="createdAt", direction="DESC"),
+            include_total=False,
+        )
+        return [
+            message
+            for message in reversed(page.messages)
+            if not is_row_hidden(
+                message,
+                hide_signals=hide_signals,
+                include_system_reminders=include_system_reminders,
+            )
+        ]
 
     async def save(self, messages: Sequence[Message]) -> None:
         """Upsert messages of a run in one transaction."""

@@ -19,6 +19,7 @@ from mastra_core.contracts.signal_sink import (
     ThreadActivity,
 )
 from mastra_core.errors import InvalidSignalError, RunArgumentError, shown
+from mastra_core.messages.detect import MessageInput
 from mastra_core.messages.markup import check_attribute_names
 from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.streaming.output import ModelOutput
@@ -59,6 +60,26 @@ class AgentTurns:
         return await started(
             builder,
             builder.start_with_signals(signals),
+            thread_id=thread_id,
+            resource_id=resource_id,
+        )
+
+    async def continue_turn(
+        self,
+        messages: MessageInput,
+        *,
+        run_id: str,
+        thread_id: str,
+        resource_id: str,
+        stream_options: Mapping[str, Any],
+    ) -> ModelOutput:
+        """Start a run with messages."""
+        options = {"thread_id": thread_id, "resource_id": resource_id, **stream_options}
+        chosen = self._agent.options({**options, "run_id": run_id})
+        builder = RunBuilder(self._agent, chosen)
+        return await started(
+            builder,
+            builder.start_reserved(messages),
             thread_id=thread_id,
             resource_id=resource_id,
         )
@@ -107,6 +128,14 @@ class AgentTurns:
         if not isinstance(signal, Mapping | Signal):
             raise InvalidSignalError(f"A signal must be a mapping, not {shown(signal)}.")
         return self._agent.host.threads.send_signal(self, signal, target)
+
+    def queue_signal(
+        self, signal: Mapping[str, Any] | Signal, target: SignalTarget, *, owner_id: str | None
+    ) -> SendSignalResult:
+        """Create a signal that gets a run of its own."""
+        if not isinstance(signal, Mapping | Signal):
+            raise InvalidSignalError(f"A signal must be a mapping, not {shown(signal)}.")
+        return self._agent.host.threads.queue_signal(self, signal, target, owner_id=owner_id)
 
     async def send_state_signal(
         self, state: Mapping[str, Any], target: SignalTarget

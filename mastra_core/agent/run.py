@@ -77,8 +77,15 @@ class RunBuilder:
 
     async def start(self, messages: MessageInput) -> ModelOutput:
         """Start a run with what a caller says."""
+        return await self._start(messages, is_new=True)
+
+    async def start_reserved(self, messages: MessageInput) -> ModelOutput:
+        """Start a run with messages; its thread is reserved already."""
+        return await self._start(messages, is_new=False)
+
+    async def _start(self, messages: MessageInput, *, is_new: bool) -> ModelOutput:
         given = messages_from_input(messages)
-        interrupt = await self._reserve(is_new=True)
+        interrupt = await self._reserve(is_new=is_new)
         try:
             message_list = await self._message_list()
             self._add_context(message_list)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter, methodcaller
 from typing import Any, Final, TypeVar
 
 from mastra_core.base.telemetry import (
@@ -40,12 +41,12 @@ class _Guard:
         self.is_off = False
         self._failures = 0
 
-    def call(self, function: Callable[..., T], *args: Any, **members: Any) -> T | None:
-        """What the function returns; None if it raised."""
+    def call(self, method: Callable[[Any], T], target: object) -> T | None:
+        """What the method of a tracer, a span or a block returns; None if it raised."""
         if self.is_off:
             return None
         try:
-            result = function(*args, **members)
+            result = method(target)
         except Exception:
             self._failures += 1
             logger.debug("tracer failed", exc_info=True, extra={"tracer": self.name})
@@ -67,41 +68,41 @@ class _GuardedSpan:
 
     @property
     def link(self) -> TraceLink | None:
-        links = (guard.call(lambda span=span: span.link) for guard, span in self._spans)
+        links = (guard.call(attrgetter("link"), span) for guard, span in self._spans)
         return next((link for link in links if link is not None), None)
 
     @property
     def is_recording(self) -> bool:
-        return any(guard.call(lambda span=span: span.is_recording) for guard, span in self._spans)
+        return any(guard.call(attrgetter("is_recording"), span) for guard, span in self._spans)
 
     def set_attribute(self, name: str, value: Attribute) -> None:
         for guard, span in self._spans:
-            guard.call(span.set_attribute, name, value)
+            guard.call(methodcaller("set_attribute", name, value), span)
 
     def add_event(self, name: str, attributes: Mapping[str, Attribute] | None = None) -> None:
         for guard, span in self._spans:
-            guard.call(span.add_event, name, attributes)
+            guard.call(methodcaller("add_event", name, attributes), span)
 
     def record_error(self, error: BaseException) -> None:
         for guard, span in self._spans:
-            guard.call(span.record_error, error)
+            guard.call(methodcaller("record_error", error), span)
 
     def end(self) -> None:
         for guard, span in self._spans:
-            guard.call(span.end)
+            guard.call(methodcaller("end"), span)
 
     @contextmanager
     def active(self) -> Iterator[None]:
         entered: list[tuple[_Guard, AbstractContextManager[None]]] = []
         for guard, span in self._spans:
-            block = guard.call(span.active)
+            block = guard.call(methodcaller("active"), span)
             if block is not None and guard.call(_enter, block):
                 entered.append((guard, block))
         try:
             yield
         finally:
             for guard, block in reversed(entered):
-                guard.call(block.__exit__, None, None, None)
+                guard.call(methodcaller("__exit__", None, None, None), block)
 
 
 def _enter(block: AbstractContextManager[None]) -> bool:
@@ -131,7 +132,8 @@ class GuardedTracer:
         """A span in every tracer that is on."""
         spans: list[tuple[_Guard, Span]] = []
         for guard in self._guards:
-            span = guard.call(guard.tracer.start, name, attributes, kind=kind, parent=parent)
+            open_span = methodcaller("start", name, attributes, kind=kind, parent=parent)
+            span: Span | None = guard.call(open_span, guard.tracer)
             if span is not None and span is not NOOP_SPAN:
                 spans.append((guard, span))
         return _GuardedSpan(spans) if spans else NOOP_SPAN

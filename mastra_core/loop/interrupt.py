@@ -42,6 +42,9 @@ class Interrupt:
         if self._guarded is not None:
             self._guarded.cancel()
 
+    def signal_arrived(self) -> None:
+        """Input for this run was queued."""
+
     def fail(self, error: Exception) -> None:
         """End the run at once as failed, with this error."""
         if self.error is None:

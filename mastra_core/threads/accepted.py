@@ -43,6 +43,7 @@ class AcceptedSignals:
         self._limit = limit
         self._seconds = seconds
         self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
+        self._cancelled: OrderedDict[_Key, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._taken)
@@ -72,6 +73,16 @@ class AcceptedSignals:
         answered: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         answered.set_result(replace(taken.answer, output=output))
         return answered
+
+    def cancel(self, thread: str, signal_id: str) -> None:
+        """This one is not wanted any more, should it (still) come."""
+        self._cancelled[thread, signal_id] = None
+        while len(self._cancelled) > self._limit:
+            self._cancelled.popitem(last=False)
+
+    def is_cancelled(self, thread: str, signal_id: str) -> bool:
+        """Was it cancelled, perhaps before it came?"""
+        return (thread, signal_id) in self._cancelled
 
     def _settle(self, key: _Key, future: asyncio.Future[Accepted]) -> None:
         taken = self._taken.get(key)

@@ -100,7 +100,7 @@ class OutsideThreads:
         Raises:
             MastraError: It isn't certain that it is stored; it is in no queue then.
         """
-        turn = next((one for one in record.idle if one.signal.id == signal.id), None)
+        turn = record.queues.turn_of(signal.id)
         agent = turn.agent if turn is not None else record.waiting_agent
         reservation = record.reservation if record.active is None else None
         assert agent is not None
@@ -115,11 +115,11 @@ class OutsideThreads:
             await self._keep(record.key, entry)
         except BaseException:
             # One that a run has taken meanwhile is being answered.
-            if record.forget_signal(signal.id):
+            if record.queues.cancel([signal.id]):
                 raise
-        if turn is None and reservation is not None and reservation.holder is not None:
+        if turn is None and reservation is not None and reservation.winner is not None:
             # The thread may turn out to be another process's; then its run has the signal.
-            return replace(answer, run_id=await asyncio.shield(reservation.holder))
+            return replace(answer, run_id=await asyncio.shield(reservation.winner))
         return answer
 
     async def _keep(self, key: str, entry: InboxEntry) -> None:
@@ -185,7 +185,7 @@ class OutsideThreads:
                     if entry.turn or entry.agent_id != reserved.agent_id:
                         self._queue(record, entry)
                     else:
-                        record.pre_run.append(entry.signal)
+                        record.queues.adopt(entry.signal, pre_run=True)
                         record.waiting_agent = self._find_agent(entry.agent_id)
                 reserved.settle(run_id)
             elif owner is not None:
@@ -227,9 +227,7 @@ class OutsideThreads:
     async def _forward_rest(self, record: ThreadRecord, owner: str, run_id: str) -> None:
         """What waited for a run that doesn't start here goes to the run that has the thread."""
         agent = record.waiting_agent
-        waiting = [*record.pre_run, *record.pending]
-        record.pre_run.clear()
-        record.pending.clear()
+        waiting = [*record.queues.take_pre_run(), *record.queues.take_pending()]
         for signal in waiting:
             if agent is None:
                 continue
@@ -450,20 +448,18 @@ class OutsideThreads:
         if turn and agent is not None:
             self._runtime.queue_turn(record, agent, signal, run_id=None, stream_options={})
         elif active is not None:
-            record.pending.append(signal)
+            record.queues.adopt(signal, pre_run=False)
+            active.interrupt.signal_arrived()
             record.waiting_agent = active.agent
             self._runtime.look_after(record)
         else:
-            record.pre_run.append(signal)
+            record.queues.adopt(signal, pre_run=True)
         self._runtime.remember(key, signal.id, Accepted(action="deliver", run_id=run_id))
         return True
 
     def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:
         """These were cancelled in another process."""
-        record = self._runtime.known_record(key)
-        for signal_id in signal_ids:
-            if record is not None:
-                record.forget_signal(signal_id)
+        self._runtime.forget_signals(key, signal_ids)
 
     def abort_asked(self, key: str, run_id: str, stream_id: str | None, *, clear: bool) -> None:
         """Another process asks to abort a run of ours."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mastra_core.loop.interrupt import Interrupt
+from mastra_core.messages.detect import MessageInput
 from mastra_core.streaming.output import ModelOutput
+from mastra_core.threads.queue_events import QueueWatchers
+from mastra_core.threads.queues import QueuedTurn, ThreadQueues
 from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from mastra_core.threads.announce import RunAnnouncer
     from mastra_core.threads.subscription import ThreadSubscription
 
-__all__ = ("ActiveRun", "QueuedTurn", "Reservation", "ThreadAgent", "ThreadRecord")
+__all__ = ("ActiveRun", "Holder", "Reservation", "ThreadAgent", "ThreadRecord")
 
 
 class ThreadAgent(Protocol):
@@ -26,7 +28,7 @@ class ThreadAgent(Protocol):
     @property
     def id(self) -> str: ...
 
-    async def start_turn(
+    def start_turn(
         self,
         signals: Sequence[Signal],
         *,
@@ -34,9 +36,26 @@ class ThreadAgent(Protocol):
         thread_id: str,
         resource_id: str,
         stream_options: Mapping[str, Any],
-    ) -> ModelOutput:
+    ) -> Coroutine[Any, Any, ModelOutput]:
         """
         Start a run that these signals open; its thread is reserved for it already.
+
+        Raises:
+            MastraError: The run can't be set up; nothing was started.
+        """
+        ...
+
+    def continue_turn(
+        self,
+        messages: MessageInput,
+        *,
+        run_id: str,
+        thread_id: str,
+        resource_id: str,
+        stream_options: Mapping[str, Any],
+    ) -> Coroutine[Any, Any, ModelOutput]:
+        """
+        Start a run with messages; its thread is reserved for it already.
 
         Raises:
             MastraError: The run can't be set up; nothing was started.
@@ -63,12 +82,12 @@ class ThreadAgent(Protocol):
         """Store one row of the thread; None if this agent has no memory."""
         ...
 
-    async def has_message(self, *, thread_id: str, message_id: str) -> bool:
-        """Is there a stored row with this id in the thread?"""
-        ...
-
     async def answered(self, *, thread_id: str, message_ids: Sequence[str]) -> set[str]:
         """Which of these have a stored row that an answer follows?"""
+        ...
+
+    async def has_message(self, *, thread_id: str, message_id: str) -> bool:
+        """Is there a stored row with this id in the thread?"""
         ...
 
 
@@ -80,12 +99,12 @@ class Reservation:
     agent_id: str
     interrupt: Interrupt
     #: Which run has the thread, once that is known; None where nobody else could have it.
-    holder: asyncio.Future[str] | None = None
+    winner: asyncio.Future[str] | None = None
 
     def settle(self, run_id: str) -> None:
         """This run has the thread; the first word counts."""
-        if self.holder is not None and not self.holder.done():
-            self.holder.set_result(run_id)
+        if self.winner is not None and not self.winner.done():
+            self.winner.set_result(run_id)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,48 +126,35 @@ class ActiveRun:
     is_lost: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class QueuedTurn:
-    """Input that gets a run of its own when the thread is free."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who has a thread, as far as this process knows."""
 
-    signal: Signal
-    agent: ThreadAgent
     run_id: str
-    stream_options: Mapping[str, Any]
-    #: Turns are taken in this order, also after one could not start.
-    order: tuple[int, int]
-    #: How often it could not start.
-    failures: int = 0
-    #: It rests until its next try.
-    rests: bool = False
+    agent_id: str
+    state: Literal["reserved", "running", "suspended"]
+    interrupt: Interrupt
 
 
 @dataclass(slots=True, kw_only=True)
 class ThreadRecord:
-    """State of one thread in this process; only the runtime changes it."""
+    """State of one thread in this process; only the rooms of ``threads`` change it."""
 
     key: str
     thread_id: str
     resource_id: str
+    queues: ThreadQueues
     active: ActiveRun | None = None
     reservation: Reservation | None = None
-    #: For the first request of the run that is being set up.
-    pre_run: deque[Signal] = field(default_factory=deque)
-    #: For the next step of the run that is active.
-    pending: deque[Signal] = field(default_factory=deque)
-    #: A run each, after the active one.
-    idle: deque[QueuedTurn] = field(default_factory=deque)
-    #: Whose input waits in ``pre_run`` and ``pending``.
+    #: The turn that is being started.
+    starting: QueuedTurn | None = None
+    #: Whose input waits in the queues of a run.
     waiting_agent: ThreadAgent | None = None
     #: What each run here has taken out of the queues and not answered yet.
     taken: dict[str, list[str]] = field(default_factory=dict)
     subscriptions: list[ThreadSubscription] = field(default_factory=list)
+    watchers: QueueWatchers = field(default_factory=QueueWatchers)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
-
-    def put_back(self, turn: QueuedTurn) -> None:
-        """Queue a turn that could not start, at its old place."""
-        self.idle.append(turn)
-        self.idle = deque(sorted(self.idle, key=lambda waiting: waiting.order))
 
     def take(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """These signals are this run's to answer."""
@@ -157,51 +163,70 @@ class ThreadRecord:
             self.taken.setdefault(run_id, []).extend(signal.id for signal in drained)
         return drained
 
-    def waiting_signals(self) -> list[str]:
-        """Signals that no run has taken yet."""
-        turns = [turn.signal.id for turn in self.idle]
-        return [signal.id for signal in (*self.pre_run, *self.pending)] + turns
-
-    def forget_signal(self, signal_id: str) -> bool:
-        """Take a signal out of its queue; False if no queue has it."""
-        for queue in (self.pre_run, self.pending):
-            for signal in queue:
-                if signal.id == signal_id:
-                    queue.remove(signal)
-                    return True
-        for turn in self.idle:
-            if turn.signal.id == signal_id:
-                self.idle.remove(turn)
-                return True
-        return False
-
     def known_signals(self) -> set[str]:
         """Signals that wait here or are being answered here."""
-        waiting = {signal.id for signal in (*self.pre_run, *self.pending)}
-        turns = {turn.signal.id for turn in self.idle}
-        return waiting | turns | {one for ids in self.taken.values() for one in ids}
+        taken = {one for ids in self.taken.values() for one in ids}
+        starting = self.starting.signals if self.starting is not None else ()
+        return {*self.queues.signal_ids(), *taken, *(signal.id for signal in starting)}
+
+    @property
+    def holder(self) -> Holder | None:
+        """
+        Who has the thread; None if it is idle.
+
+        This is the one place that is asked. A run of this process that is set up counts before
+        the one that it goes on with.
+        """
+        active, reservation = self.active, self.reservation
+        if active is not None:
+            return Holder(
+                run_id=active.run_id,
+                agent_id=active.agent.id,
+                state=active.lifecycle,
+                interrupt=active.interrupt,
+            )
+        if reservation is not None:
+            return Holder(
+                run_id=reservation.run_id,
+                agent_id=reservation.agent_id,
+                state="reserved",
+                interrupt=reservation.interrupt,
+            )
+        return None
+
+    def holds(self, run_id: str) -> bool:
+        """Does this run have the thread, or is it the next to get it?"""
+        return any(h is not None and h.run_id == run_id for h in (self.active, self.reservation))
+
+    def interrupt_of(self, run_id: str) -> Interrupt | None:
+        """What stops this run, if it has the thread."""
+        for holder in (self.active, self.reservation):
+            if holder is not None and holder.run_id == run_id:
+                return holder.interrupt
+        return None
 
     @property
     def is_idle(self) -> bool:
         """Nothing runs, is being set up or waits for an answer here."""
-        return self.active is None and self.reservation is None
+        return self.holder is None
 
     @property
     def is_at_rest(self) -> bool:
         """Idle, and nothing waits for a run."""
-        return self.is_idle and not (self.pre_run or self.pending or self.idle)
+        return self.is_idle and not self.queues
 
     @property
     def is_forgettable(self) -> bool:
         """Nothing would be lost with this record."""
-        return self.is_at_rest and not self.subscriptions and not self._waiters
+        is_watched = bool(self.subscriptions or self.watchers or self._waiters)
+        return self.is_at_rest and not is_watched
 
     @property
     def waits_for_parked(self) -> bool:
         """Something waits behind a run that waits for an answer."""
         if self.active is None or self.active.lifecycle != "suspended":
             return False
-        return bool(self.pre_run or self.pending or self.idle or self._waiters)
+        return bool(self.queues or self._waiters)
 
     def notify(self) -> None:
         """Something about the run of this thread changed."""

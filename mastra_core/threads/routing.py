@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mastra_core.contracts.signal_sink import SignalTarget
-from mastra_core.threads.record import ThreadRecord
+from mastra_core.threads.record import Holder
 
 __all__ = (
     "Route",
@@ -29,33 +29,30 @@ class Route:
 
 
 def decide_route(
-    record: ThreadRecord, *, agent_id: str, target: SignalTarget, is_transient: bool
+    holder: Holder | None, *, agent_id: str, target: SignalTarget, is_transient: bool
 ) -> Route:
     """
     Apply the table of signals.md 7.2 as far as one process goes.
 
     For another agent's run the idle behaviours apply (rows 7-10).
     """
-    active = record.active
-    if active is not None and active.agent.id == agent_id:
-        return _for_own_run(active.run_id, "pending", target, is_transient=is_transient)
-    reservation = record.reservation
-    if active is None and reservation is not None and reservation.agent_id == agent_id:
-        return _for_own_run(reservation.run_id, "pre_run", target, is_transient=is_transient)
-    if active is not None and active.run_id == target.run_id:
+    if holder is not None and holder.agent_id == agent_id:
+        queue: Literal["pending", "pre_run"] = (
+            "pre_run" if holder.state == "reserved" else "pending"
+        )
+        return _for_own_run(holder.run_id, queue, target, is_transient=is_transient)
+    if holder is not None and holder.state != "reserved" and holder.run_id == target.run_id:
         # Meant for this run, which is another agent's (row 4).
-        return Route(kind="blocked", run_id=active.run_id)
+        return Route(kind="blocked", run_id=holder.run_id)
     if target.if_idle.behavior == "persist":
         return Route(kind="discard" if is_transient else "persist_idle")
     if target.if_idle.behavior == "discard":
         return Route(kind="discard")
-    if active is not None:
-        if active.lifecycle == "suspended":
-            return Route(kind="blocked", run_id=active.run_id)
-        return Route(kind="queue")
-    if reservation is not None:
-        return Route(kind="queue")
-    return Route(kind="wake")
+    if holder is None:
+        return Route(kind="wake")
+    if holder.state == "suspended":
+        return Route(kind="blocked", run_id=holder.run_id)
+    return Route(kind="queue")
 
 
 def _for_own_run(

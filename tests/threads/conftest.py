@@ -8,6 +8,7 @@ import pytest
 
 from mastra_core import Mastra
 from mastra_core.testing.fake_clock import FakeClock
+from mastra_core.testing.thread_scene import ThreadScene
 
 
 @pytest.fixture
@@ -21,3 +22,9 @@ async def mastra() -> AsyncIterator[Mastra]:
     """An open application without agents."""
     async with Mastra(storage="memory:") as opened:
         yield opened
+
+
+@pytest.fixture
+def scene(mastra: Mastra) -> ThreadScene:
+    """A place for agents of that application."""
+    return ThreadScene(mastra)

@@ -18,7 +18,8 @@ from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.threads.accepted import AcceptedSignals
-from mastra_core.threads.runtime import LOOK_SECONDS, TURN_ATTEMPTS
+from mastra_core.threads.parked import LOOK_SECONDS
+from mastra_core.threads.turns import TURN_ATTEMPTS
 from mastra_core.wire.messages import Message
 
 QUIET = {"enabled": False}
@@ -81,7 +82,7 @@ async def test_threads_that_got_messages_are_forgotten(mastra: Mastra) -> None:
     answer = await again.accepted
 
     assert [None] * 20 == [output() for output in outputs]
-    assert {} == mastra.threads._records  # what is kept is what this test is about
+    assert [] == mastra.threads.known_threads()
     assert ("deliver", None) == (answer.action, answer.output)
 
 
@@ -111,7 +112,7 @@ async def test_a_parked_run_is_let_go_though_nobody_asks_for_its_thread() -> Non
         second = await agent.stream("x", thread_id="two", resource_id="r")
         await second.wait()
 
-        assert ["r\0two"] == list(mastra.threads._records)  # what is kept
+        assert ["r\0two"] == mastra.threads.known_threads()
 
 
 async def test_a_stream_waits_for_another_agents_parked_run_no_longer_than_it_is_kept() -> None:
@@ -435,7 +436,7 @@ async def test_a_turn_that_can_never_start_is_given_up(caplog: pytest.LogCapture
             if len(told) == TURN_ATTEMPTS:
                 break
         subscription.unsubscribe()
-        kept = list(mastra.threads._records)  # what is kept
+        kept = mastra.threads.known_threads()
         rows = (await mastra.storage.memory.list_messages("t")).messages
 
     failures = [r for r in caplog.records if r.getMessage() == "queued turn could not start"]

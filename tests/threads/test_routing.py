@@ -13,7 +13,8 @@ from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.errors import ModelNotFoundError, SignalError, SignalPersistUnavailableError
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.testing.faults import faulty_storage
-from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
+from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
+from mastra_core.testing.thread_scene import ThreadScene, waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -21,53 +22,8 @@ T = {"thread_id": "t", "resource_id": "r"}
 ECHOES = {"data-user-message"}
 
 
-def waiting(gate: str, words: str = "Busy") -> list[dict[str, Any]]:
-    """A call that says something and then waits at a gate."""
-    return [
-        {"type": "text", "text": words, "open": True},
-        {"type": "gate", "name": gate},
-        {"type": "text", "text": " still", "cont": True},
-    ]
-
-
-class Scene:
-    """Agents of one application, their models and gates."""
-
-    def __init__(self, mastra: Mastra) -> None:
-        self.mastra = mastra
-        self.gates = Gates()
-        self.models: dict[str, ScriptedModel] = {}
-
-    def agent(self, *calls: Any, agent_id: str = "a", **options: Any) -> Agent:
-        """Add an agent with this script."""
-        model = ScriptedModel(calls, gates=self.gates)
-        self.models[agent_id] = model
-        agent = Agent(id=agent_id, model=model, **options)
-        self.mastra.add_agent(agent)
-        return agent
-
-    async def idle(self) -> None:
-        """Wait until nothing runs any more."""
-        for _ in range(5):
-            await self.mastra.threads.tasks.join()
-            await self.mastra.runs.join()
-
-    def prompt(self, number: int, agent_id: str = "a") -> str:
-        """What the model was shown in one call, as text."""
-        return str(self.models[agent_id].requests[number].prompt)
-
-    async def rows(self) -> list[Any]:
-        """The stored messages of the thread."""
-        return (await self.mastra.storage.memory.list_messages("t")).messages
-
-
-@pytest.fixture
-def scene(mastra: Mastra) -> Scene:
-    return Scene(mastra)
-
-
 @case("signals", 31)
-async def test_a_message_wakes_an_idle_thread(scene: Scene) -> None:
+async def test_a_message_wakes_an_idle_thread(scene: ThreadScene) -> None:
     """The run is the one that was announced; its echo precedes the request."""
     agent = scene.agent([text("hello")])
 
@@ -79,7 +35,7 @@ async def test_a_message_wakes_an_idle_thread(scene: Scene) -> None:
 
 
 @case("signals", 32)
-async def test_two_messages_at_once_are_one_run(scene: Scene) -> None:
+async def test_two_messages_at_once_are_one_run(scene: ThreadScene) -> None:
     """The second joins the first request."""
     agent = scene.agent([text("hello")])
 
@@ -95,7 +51,7 @@ async def test_two_messages_at_once_are_one_run(scene: Scene) -> None:
 
 
 @case("signals", 33, 76)
-async def test_a_signal_to_a_running_run_is_answered_by_it(scene: Scene) -> None:
+async def test_a_signal_to_a_running_run_is_answered_by_it(scene: ThreadScene) -> None:
     """The text so far is a message of its own; one more request follows."""
     agent = scene.agent(waiting("g"), [text("Seen")])
     woken = await agent.send_message("start", **T).accepted
@@ -113,7 +69,7 @@ async def test_a_signal_to_a_running_run_is_answered_by_it(scene: Scene) -> None
 
 
 @case("signals", 34)
-async def test_persist_while_active_stores_without_telling_the_run(scene: Scene) -> None:
+async def test_persist_while_active_stores_without_telling_the_run(scene: ThreadScene) -> None:
     """No echo; the prompts of the run are unaffected."""
     agent = scene.agent(waiting("g"))
     woken = await agent.send_message("start", **T).accepted
@@ -137,7 +93,7 @@ async def test_persist_while_active_stores_without_telling_the_run(scene: Scene)
 
 
 @case("signals", 35, 37)
-async def test_discard_stores_nothing(scene: Scene) -> None:
+async def test_discard_stores_nothing(scene: ThreadScene) -> None:
     """Active or idle."""
     agent = scene.agent(waiting("g"))
     idle = await agent.send_message("no", **T, if_idle={"behavior": "discard"}).accepted
@@ -155,7 +111,7 @@ async def test_discard_stores_nothing(scene: Scene) -> None:
 
 
 @case("signals", 36)
-async def test_persist_on_an_idle_thread_shows_readers_a_synthetic_run(scene: Scene) -> None:
+async def test_persist_on_an_idle_thread_shows_readers_a_synthetic_run(scene: ThreadScene) -> None:
     """start, echo, finish; the model isn't asked."""
     agent = scene.agent([text("never")])
     subscription = agent.subscribe_to_thread(**T)
@@ -176,7 +132,7 @@ async def test_persist_on_an_idle_thread_shows_readers_a_synthetic_run(scene: Sc
 
 
 @case("signals", 38)
-async def test_a_transient_signal_is_not_persisted(scene: Scene) -> None:
+async def test_a_transient_signal_is_not_persisted(scene: ThreadScene) -> None:
     """Persist and transient contradict each other: discarded on both branches."""
     agent = scene.agent(waiting("g"))
     signal = {"type": "reactive", "contents": "x", "transient": True}
@@ -192,7 +148,7 @@ async def test_a_transient_signal_is_not_persisted(scene: Scene) -> None:
 
 
 @case("signals", 27)
-async def test_a_transient_signal_is_shown_once_and_never_stored(scene: Scene) -> None:
+async def test_a_transient_signal_is_shown_once_and_never_stored(scene: ThreadScene) -> None:
     """No row, and the next run's prompt lacks it."""
     agent = scene.agent([text("ok")], [text("ok")])
     await agent.send_signal({"type": "reactive", "contents": "x1", "transient": True}, **T).accepted
@@ -207,7 +163,7 @@ async def test_a_transient_signal_is_shown_once_and_never_stored(scene: Scene) -
 
 
 @case("signals", 39)
-async def test_attributes_of_the_branch_are_merged(scene: Scene) -> None:
+async def test_attributes_of_the_branch_are_merged(scene: ThreadScene) -> None:
     """Idle attributes when idle, active ones when active; own ones keep their place."""
     agent = scene.agent(waiting("g"), [text("ok")])
     branches = {"if_active": {"attributes": {"b": 2}}, "if_idle": {"attributes": {"b": 3}}}
@@ -227,7 +183,7 @@ async def test_attributes_of_the_branch_are_merged(scene: Scene) -> None:
 
 
 @case("signals", 40, 94)
-async def test_input_behind_another_agents_run_gets_a_run_of_its_own(scene: Scene) -> None:
+async def test_input_behind_another_agents_run_gets_a_run_of_its_own(scene: ThreadScene) -> None:
     """The announced run starts after the other one ended."""
     busy = scene.agent(waiting("g"), agent_id="b")
     agent = scene.agent([text("my turn")])
@@ -253,7 +209,9 @@ async def test_input_behind_another_agents_run_gets_a_run_of_its_own(scene: Scen
 
 
 @case("signals", 41)
-async def test_a_thread_that_waits_for_another_agents_approval_is_blocked(scene: Scene) -> None:
+async def test_a_thread_that_waits_for_another_agents_approval_is_blocked(
+    scene: ThreadScene,
+) -> None:
     """Nothing is stored."""
     parked = scene.agent([tool_call("go", {})], agent_id="b", tools=[approval_tool()])
     agent = scene.agent([text("never")])
@@ -279,7 +237,7 @@ def approval_tool() -> FunctionTool:
 
 
 @case("signals", 42)
-async def test_input_for_ones_own_parked_run_is_seen_after_the_answer(scene: Scene) -> None:
+async def test_input_for_ones_own_parked_run_is_seen_after_the_answer(scene: ThreadScene) -> None:
     """Accepted now, read when the run goes on."""
     agent = scene.agent([tool_call("go", {})], [text("ok")], tools=[approval_tool()])
     output = await agent.stream("go", **T)
@@ -293,7 +251,7 @@ async def test_input_for_ones_own_parked_run_is_seen_after_the_answer(scene: Sce
 
 
 @case("signals", 44)
-async def test_a_target_is_needed(scene: Scene) -> None:
+async def test_a_target_is_needed(scene: ThreadScene) -> None:
     """The call itself raises."""
     agent = scene.agent()
 
@@ -302,7 +260,7 @@ async def test_a_target_is_needed(scene: Scene) -> None:
 
 
 @case("signals", 46)
-async def test_a_wake_that_can_not_start_rejects_and_frees_the_thread(scene: Scene) -> None:
+async def test_a_wake_that_can_not_start_rejects_and_frees_the_thread(scene: ThreadScene) -> None:
     """And nobody who doesn't look is warned about it."""
     problems: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, facts: problems.append(facts))
@@ -321,7 +279,7 @@ async def test_a_wake_that_can_not_start_rejects_and_frees_the_thread(scene: Sce
 
 
 @case("signals", 47)
-async def test_a_model_failure_after_the_start_is_on_the_output(scene: Scene) -> None:
+async def test_a_model_failure_after_the_start_is_on_the_output(scene: ThreadScene) -> None:
     """Acceptance was true; the run failed later."""
     agent = scene.agent([{"type": "throw", "message": "down"}])
 
@@ -332,7 +290,7 @@ async def test_a_model_failure_after_the_start_is_on_the_output(scene: Scene) ->
 
 
 @case("signals", 48)
-async def test_options_of_the_wake_are_used(scene: Scene) -> None:
+async def test_options_of_the_wake_are_used(scene: ThreadScene) -> None:
     """``max_steps`` bounds the woken run."""
     agent = scene.agent([tool_call("say", {})], [text("never")], tools=[saying_tool()])
 
@@ -352,7 +310,7 @@ def saying_tool() -> FunctionTool:
 
 
 @case("signals", 49)
-async def test_persist_without_memory_rejects(scene: Scene) -> None:
+async def test_persist_without_memory_rejects(scene: ThreadScene) -> None:
     """Nothing is reported as stored that isn't."""
     agent = scene.agent(memory=False)
 
@@ -361,7 +319,7 @@ async def test_persist_without_memory_rejects(scene: Scene) -> None:
 
 
 @case("signals", 22)
-async def test_a_delivered_signal_is_a_row(scene: Scene) -> None:
+async def test_a_delivered_signal_is_a_row(scene: ThreadScene) -> None:
     """Role, type and identity as peers write them; the id is the signal's."""
     agent = scene.agent([text("ok")])
 
@@ -379,7 +337,7 @@ async def test_a_delivered_signal_is_a_row(scene: Scene) -> None:
 
 
 @case("signals", 66)
-async def test_input_that_an_abort_left_over_is_answered_by_a_new_run(scene: Scene) -> None:
+async def test_input_that_an_abort_left_over_is_answered_by_a_new_run(scene: ThreadScene) -> None:
     """The run ends, the queued message starts the next one."""
     agent = scene.agent(waiting("g"), [text("answer")])
     await agent.send_message("start", **T).accepted
@@ -394,7 +352,7 @@ async def test_input_that_an_abort_left_over_is_answered_by_a_new_run(scene: Sce
 
 
 @case("signals", 69)
-async def test_an_abort_that_clears_leaves_nothing_to_run(scene: Scene) -> None:
+async def test_an_abort_that_clears_leaves_nothing_to_run(scene: ThreadScene) -> None:
     """A later message wakes the thread normally."""
     agent = scene.agent(waiting("g"), [text("fresh")])
     await agent.send_message("start", **T).accepted
@@ -413,7 +371,7 @@ async def test_an_abort_that_clears_leaves_nothing_to_run(scene: Scene) -> None:
 
 
 @case("signals", 68)
-async def test_an_abort_of_an_older_run_does_nothing(scene: Scene) -> None:
+async def test_an_abort_of_an_older_run_does_nothing(scene: ThreadScene) -> None:
     """The expected run isn't the active one."""
     agent = scene.agent(waiting("g"), [text("answer")])
     await agent.send_message("start", **T).accepted
@@ -430,7 +388,7 @@ async def test_an_abort_of_an_older_run_does_nothing(scene: Scene) -> None:
 
 
 @case("signals", 75)
-async def test_a_signal_during_a_tool_waits_for_its_result(scene: Scene) -> None:
+async def test_a_signal_during_a_tool_waits_for_its_result(scene: ThreadScene) -> None:
     """The tool finishes once; the next request has both."""
     runs: list[int] = []
 
@@ -454,7 +412,7 @@ async def test_a_signal_during_a_tool_waits_for_its_result(scene: Scene) -> None
 
 
 @case("signals", 77)
-async def test_a_signal_at_the_last_step_is_stored_without_an_answer(scene: Scene) -> None:
+async def test_a_signal_at_the_last_step_is_stored_without_an_answer(scene: ThreadScene) -> None:
     """Stop conditions come after the last drain."""
     agent = scene.agent(waiting("g"))
     await agent.send_message("start", **T, if_idle={"stream_options": {"max_steps": 1}}).accepted
@@ -468,7 +426,7 @@ async def test_a_signal_at_the_last_step_is_stored_without_an_answer(scene: Scen
 
 
 @case("signals", 91, 92, 93)
-async def test_every_reader_of_a_thread_gets_everything(scene: Scene) -> None:
+async def test_every_reader_of_a_thread_gets_everything(scene: ThreadScene) -> None:
     """One from before, one in mid-run that reads when all is over; each chunk has a run id."""
     agent = scene.agent(waiting("g"))
     early = agent.subscribe_to_thread(**T)
@@ -495,7 +453,7 @@ async def test_every_reader_of_a_thread_gets_everything(scene: Scene) -> None:
 
 
 @case("streaming", 54)
-async def test_an_echo_follows_the_step_that_it_arrived_in(scene: Scene) -> None:
+async def test_an_echo_follows_the_step_that_it_arrived_in(scene: ThreadScene) -> None:
     """The next response message has a new id."""
     agent = scene.agent(waiting("g"), [text("Seen")])
     accepted = await agent.send_message("start", **T).accepted
@@ -512,7 +470,7 @@ async def test_an_echo_follows_the_step_that_it_arrived_in(scene: Scene) -> None
 
 
 @case("streaming", 55)
-async def test_hidden_signals_are_hidden_from_one_caller_only(scene: Scene) -> None:
+async def test_hidden_signals_are_hidden_from_one_caller_only(scene: ThreadScene) -> None:
     """A subscriber sees the echo."""
     agent = scene.agent([text("ok")])
     subscription = agent.subscribe_to_thread(**T)
@@ -530,7 +488,7 @@ async def test_hidden_signals_are_hidden_from_one_caller_only(scene: Scene) -> N
     assert "data-user-message" in seen
 
 
-async def test_a_signal_with_an_id_is_delivered_once(scene: Scene) -> None:
+async def test_a_signal_with_an_id_is_delivered_once(scene: ThreadScene) -> None:
     """Sending it twice, also after it was stored, has one effect (notifications.md S15)."""
     agent = scene.agent([text("ok")])
     signal = {"type": "reactive", "contents": "x", "id": "signal-1"}
@@ -553,7 +511,7 @@ async def test_a_signal_with_an_id_is_delivered_once(scene: Scene) -> None:
 
 
 @case("signals", 43)
-async def test_input_for_another_agents_run_is_blocked(scene: Scene) -> None:
+async def test_input_for_another_agents_run_is_blocked(scene: ThreadScene) -> None:
     """Whoever names a run means it, and that one answers to somebody else."""
     holder = scene.agent(waiting("g"), agent_id="a")
     other = scene.agent([text("never")], agent_id="b")
@@ -572,7 +530,7 @@ async def test_input_for_another_agents_run_is_blocked(scene: Scene) -> None:
 
 
 @case("signals", 63)
-async def test_what_is_left_over_is_answered_by_one_run_in_order(scene: Scene) -> None:
+async def test_what_is_left_over_is_answered_by_one_run_in_order(scene: ThreadScene) -> None:
     """Three signals that the run did not take open one follow-up run together."""
     agent = scene.agent(waiting("g"), [text("all three")])
     await agent.send_message("go", **T).accepted
@@ -622,7 +580,7 @@ async def test_an_abort_while_a_wake_is_prepared_keeps_the_model_unasked() -> No
 
 
 @case("signals", 99)
-async def test_the_active_run_is_known_from_its_reservation_to_its_end(scene: Scene) -> None:
+async def test_the_active_run_is_known_from_its_reservation_to_its_end(scene: ThreadScene) -> None:
     """None, its id while it is set up, runs and waits, None."""
 
     async def act(args: Any, context: Any) -> str:
@@ -647,7 +605,7 @@ async def test_the_active_run_is_known_from_its_reservation_to_its_end(scene: Sc
 
 
 @case("signals", 97)
-async def test_readers_of_a_thread_get_no_bodies_and_no_transcripts(scene: Scene) -> None:
+async def test_readers_of_a_thread_get_no_bodies_and_no_transcripts(scene: ThreadScene) -> None:
     """Request bodies, step lists and messages stay with the caller of the run."""
     agent = scene.agent([tool_call("nothing", {})], [text("done")])
     subscription = agent.subscribe_to_thread(**T)

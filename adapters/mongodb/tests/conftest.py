@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +14,12 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.testing.ticking_clock import TickingClock
 from mastra_mongodb import MongoStorage
 
 NODE_DUMP = Path(__file__).parent / "data" / "typescript_mongodb.json"
 
 Database = AsyncDatabase[dict[str, Any]]
-
-
-class Ticking:
-    """A clock that goes on by one millisecond with every look; tests may also move it."""
-
-    def __init__(self) -> None:
-        self._now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        self._now += timedelta(milliseconds=1)
-        return self._now
-
-    def now_ms(self) -> int:
-        return round(self.now().timestamp() * 1000)
-
-    def monotonic(self) -> float:
-        return self._now.timestamp()
-
-    def advance(self, **by: float) -> None:
-        self._now += timedelta(**by)
-
-    async def sleep(self, seconds: float) -> None:
-        self.advance(seconds=seconds)
 
 
 @pytest.fixture(scope="session")
@@ -50,12 +28,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def clock() -> Ticking:
-    return Ticking()
+def clock() -> TickingClock:
+    return TickingClock()
 
 
 @pytest.fixture
-def context(clock: Ticking) -> AdapterContext:
+def context(clock: TickingClock) -> AdapterContext:
     return AdapterContext(clock=clock)
 
 

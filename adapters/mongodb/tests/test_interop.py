@@ -10,6 +10,7 @@ import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
 from mastra_conformance import case
+from mastra_conformance.node_scene import ReadsNodeScene
 from mastra_core.wire.messages import Message
 from mastra_core.wire.notifications import CreateNotification, NotificationPatch
 from mastra_core.wire.snapshots import ResumeClaim
@@ -35,6 +36,11 @@ async def run_id_of(database: Database) -> str:
 
 
 @BOTH
+class TestNodeScene(ReadsNodeScene):
+    """What all adapters read alike."""
+
+
+@BOTH
 async def test_nodes_thread_is_listed(node_store: MongoStorage) -> None:
     page = await node_store.memory.list_threads(resource_id="user_123")
 
@@ -43,39 +49,6 @@ async def test_nodes_thread_is_listed(node_store: MongoStorage) -> None:
     assert thread.metadata is not None
     assert "k1" == thread.metadata["mastra"]["stateSignals"]["browser"]["currentCacheKey"]
     assert datetime(2026, 11, 30, 5, 36, 40, 519000, tzinfo=UTC) == thread.created_at
-
-
-async def test_nodes_messages_are_listed_oldest_first(node_store: MongoStorage) -> None:
-    page = await node_store.memory.list_messages("thread_456", resource_id="user_123")
-
-    assert [
-        ("signal", "user"),
-        ("assistant", None),
-        ("signal", "notification"),
-        ("assistant", None),
-    ] == [(message.role, message.type) for message in page.messages]
-    assert 'Use the latest "note" & <b>' == page.messages[0].content["parts"][0]["text"]
-    assert "call_1" in page.messages[3].content["metadata"]["pendingToolApprovals"]
-
-
-async def test_nodes_inbox_is_listed_in_its_states(node_store: MongoStorage) -> None:
-    records = await node_store.notifications.list_notifications("thread_456")
-
-    assert [
-        ("urgent", "delivered"),
-        ("high", "pending"),
-        ("medium", "delivered"),
-        ("low", "pending"),
-    ] == [(record.priority, record.status) for record in records]
-
-
-@BOTH
-async def test_nodes_due_records_are_due(node_store: MongoStorage) -> None:
-    now = datetime(2026, 11, 30, 6, tzinfo=UTC)
-
-    due = await node_store.notifications.list_due_notifications(now)
-
-    assert ["low", "high"] == [record.priority for record in due]
 
 
 async def test_every_field_of_nodes_records_is_read(
@@ -115,14 +88,6 @@ async def test_nodes_suspended_run_is_listed_with_its_parked_call(
     assert {"toolCallId": "call_1", "toolName": "deploy", "args": {"env": "prod"}} == approval
     assert "__streamState" not in json.dumps(row.steps)
     assert "call_1" in row.resume_labels
-
-
-async def test_another_agent_sees_none_of_it(node_store: MongoStorage) -> None:
-    page = await node_store.workflows.list_suspended_runs(
-        workflow_names=["agentic-loop"], agent_id="somebody-else"
-    )
-
-    assert (0, []) == (page.total, page.rows)
 
 
 @case("snapshots", 46)

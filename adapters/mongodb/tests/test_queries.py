@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
+from mastra_conformance.call_costs import suspended_snapshot
 from mastra_core.rules.paging import check_page
 from mastra_core.wire.messages import Message
 from mastra_core.wire.notifications import CreateNotification, NotificationPatch
@@ -29,22 +30,6 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OUTER = "agentic-loop"
 
 
-def suspended(agent_id: str, *, thread_id: str = "t", resource_id: str = "u") -> dict[str, Any]:
-    """A snapshot as an agent leaves it on an approval, conversation included."""
-    info = {"threadId": thread_id, "resourceId": resource_id}
-    messages = [{"id": f"m{n}", "content": "word " * 50} for n in range(20)]
-    payload = {
-        "requireToolApproval": {"toolCallId": "c1", "toolName": "deploy", "args": {}},
-        "__streamState": {"messageList": {"memoryInfo": info, "messages": messages}},
-        "__agentId": agent_id,
-    }
-    return {
-        "status": "suspended",
-        "context": {"executionWorkflow": {"status": "suspended", "suspendPayload": payload}},
-        "resumeLabels": {"c1": {"stepId": "executionWorkflow"}},
-    }
-
-
 async def park(store: MongoStorage, count: int) -> None:
     """Suspended runs of four agents, each with its thread."""
     for number in range(count):
@@ -52,7 +37,7 @@ async def park(store: MongoStorage, count: int) -> None:
             workflow_name=OUTER,
             run_id=f"r{number:03}",
             resource_id="u",
-            snapshot=suspended(f"agent-{number % 4}", thread_id=f"t{number % 4}"),
+            snapshot=suspended_snapshot(f"agent-{number % 4}", thread_id=f"t{number % 4}"),
             created_at=NOW + timedelta(seconds=number),
         )
 

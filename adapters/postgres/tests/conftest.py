@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import psycopg
 import pytest
 
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.testing.ticking_clock import TickingClock
 from mastra_postgres import PostgresStorage
 from mastra_sql.executor import Executed
 
@@ -21,41 +21,18 @@ NODE_DUMP = Path(__file__).parent / "data" / "typescript_postgres.sql"
 Query = Callable[..., list[tuple[Any, ...]]]
 
 
-class Ticking:
-    """A clock that goes on by one millisecond with every look; tests may also move it."""
-
-    def __init__(self) -> None:
-        self._now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        self._now += timedelta(milliseconds=1)
-        return self._now
-
-    def now_ms(self) -> int:
-        return round(self.now().timestamp() * 1000)
-
-    def monotonic(self) -> float:
-        return self._now.timestamp()
-
-    def advance(self, **by: float) -> None:
-        self._now += timedelta(**by)
-
-    async def sleep(self, seconds: float) -> None:
-        self.advance(seconds=seconds)
-
-
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
 
 @pytest.fixture
-def clock() -> Ticking:
-    return Ticking()
+def clock() -> TickingClock:
+    return TickingClock()
 
 
 @pytest.fixture
-def context(clock: Ticking) -> AdapterContext:
+def context(clock: TickingClock) -> AdapterContext:
     return AdapterContext(clock=clock)
 
 

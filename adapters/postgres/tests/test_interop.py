@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mastra_conformance import case
+from mastra_conformance.node_scene import ReadsNodeScene
 from mastra_core.contracts.storage import OrderBy
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.messages import Message
@@ -40,6 +41,10 @@ TIMES = (
 # -- reading ----------------------------------------------------------------------------------
 
 
+class TestNodeScene(ReadsNodeScene):
+    """What all adapters read alike."""
+
+
 async def test_nodes_thread_is_listed(node_store: PostgresStorage) -> None:
     page = await node_store.memory.list_threads(resource_id="user_123")
 
@@ -49,38 +54,6 @@ async def test_nodes_thread_is_listed(node_store: PostgresStorage) -> None:
     assert "k1" == thread.metadata["mastra"]["stateSignals"]["browser"]["currentCacheKey"]
     assert datetime(2026, 11, 30, 5, 36, 34, 773000, tzinfo=UTC) == thread.created_at
     assert datetime(2026, 11, 30, 5, 36, 36, 434000, tzinfo=UTC) == thread.updated_at
-
-
-async def test_nodes_messages_are_listed_oldest_first(node_store: PostgresStorage) -> None:
-    page = await node_store.memory.list_messages("thread_456", resource_id="user_123")
-
-    assert [
-        ("signal", "user"),
-        ("assistant", None),
-        ("signal", "notification"),
-        ("assistant", None),
-    ] == [(message.role, message.type) for message in page.messages]
-    assert 'Use the latest "note" & <b>' == page.messages[0].content["parts"][0]["text"]
-    assert "call_1" in page.messages[3].content["metadata"]["pendingToolApprovals"]
-
-
-async def test_nodes_inbox_is_listed_in_its_states(node_store: PostgresStorage) -> None:
-    records = await node_store.notifications.list_notifications("thread_456")
-
-    assert [
-        ("urgent", "delivered"),
-        ("high", "pending"),
-        ("medium", "delivered"),
-        ("low", "pending"),
-    ] == [(record.priority, record.status) for record in records]
-
-
-async def test_nodes_due_records_are_due(node_store: PostgresStorage) -> None:
-    now = datetime(2026, 11, 30, 6, tzinfo=UTC)
-
-    due = await node_store.notifications.list_due_notifications(now)
-
-    assert ["low", "high"] == [record.priority for record in due]
 
 
 @case("notifications", 123)
@@ -145,14 +118,6 @@ async def test_nodes_suspended_run_is_listed_with_its_parked_call(
     assert "call_1" in row.resume_labels
 
 
-async def test_another_agent_sees_none_of_it(node_store: PostgresStorage) -> None:
-    page = await node_store.workflows.list_suspended_runs(
-        workflow_names=["agentic-loop"], agent_id="somebody-else"
-    )
-
-    assert (0, []) == (page.total, page.rows)
-
-
 async def test_nodes_run_is_found_by_its_thread(node_store: PostgresStorage) -> None:
     """Through the stream state of its suspended step (snapshots.md 4.4)."""
     found = await node_store.workflows.list_workflow_runs(
@@ -163,15 +128,6 @@ async def test_nodes_run_is_found_by_its_thread(node_store: PostgresStorage) -> 
     )
 
     assert ([RUN_ID], []) == ([run.run_id for run in found.runs], others.runs)
-
-
-async def test_nodes_schedule_is_listed(node_store: PostgresStorage) -> None:
-    [schedule] = await node_store.schedules.list_schedules(
-        workflow_id="__mastra_notification_dispatcher"
-    )
-
-    assert {"type", "workflowId", "inputData"} == set(schedule.target)
-    assert {"internal": True, "feature": "notifications"} == schedule.metadata
 
 
 # -- writing ----------------------------------------------------------------------------------

@@ -11,97 +11,32 @@ import psycopg
 import pytest
 
 from mastra_conformance import case
+from mastra_conformance.call_costs import (
+    NOW,
+    CountsStatements,
+    event,
+    message,
+    suspended_snapshot,
+    task,
+    thread,
+)
 from mastra_core.contracts.storage import DateRange, IncludeMessage, TaskFilter
-from mastra_core.wire.messages import Message
-from mastra_core.wire.notifications import CreateNotification, NotificationPatch
+from mastra_core.wire.notifications import NotificationPatch
 from mastra_core.wire.snapshots import ResumeClaim
-from mastra_core.wire.tasks import BackgroundTask
-from mastra_core.wire.threads import Thread
 from mastra_postgres import PostgresStorage
 from mastra_sql.executor import Executed, ProgramFactory, Rows, Step
 
 pytestmark = pytest.mark.anyio
 
 Query = Callable[..., list[tuple[Any, ...]]]
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OUTER = ["agentic-loop", "durable-agentic-loop"]
-
-
-def suspended(agent_id: str, *, thread_id: str = "t", resource_id: str = "u") -> dict[str, Any]:
-    """A snapshot as an agent leaves it on an approval, conversation included."""
-    info = {"threadId": thread_id, "resourceId": resource_id}
-    messages = [{"id": f"m{n}", "content": "word " * 50} for n in range(20)]
-    payload = {
-        "requireToolApproval": {"toolCallId": "c1", "toolName": "deploy", "args": {}},
-        "__streamState": {"messageList": {"memoryInfo": info, "messages": messages}},
-        "__agentId": agent_id,
-    }
-    return {
-        "status": "suspended",
-        "context": {"executionWorkflow": {"status": "suspended", "suspendPayload": payload}},
-        "resumeLabels": {"c1": {"stepId": "executionWorkflow"}},
-    }
 
 
 # -- statements per call ----------------------------------------------------------------------
 
 
-def message(number: int) -> Message:
-    return Message(
-        id=f"m{number}",
-        role="user",
-        thread_id="t",
-        resource_id="u",
-        created_at=NOW + timedelta(seconds=number),
-        content={"format": 2, "parts": []},
-    )
-
-
-def event(**fields: Any) -> CreateNotification:
-    return CreateNotification(thread_id="t", source="s", kind="k", summary="x", **fields)
-
-
-def thread(thread_id: str = "t") -> Thread:
-    return Thread(id=thread_id, resource_id="u", created_at=NOW, updated_at=NOW)
-
-
-async def test_one_statement_is_enough_for_the_plain_calls(
-    store: PostgresStorage, executed: list[Executed]
-) -> None:
-    """The minimum of round trips is one, and of statements, too (perf.md, lever 1)."""
-    record = await store.notifications.create_notification(event())
-    key = {"workflow_name": "w", "run_id": "r"}
-    calls: list[Awaitable[Any]] = [
-        store.notifications.get_notification("t", record.id),
-        store.notifications.update_notification("t", record.id, NotificationPatch(status="seen")),
-        store.notifications.update_notifications_status("t", [record.id], "archived"),
-        store.notifications.list_notifications("t"),
-        store.memory.save_thread(thread()),
-        store.memory.create_thread(thread()),
-        store.memory.get_thread_by_id("t"),
-        store.memory.list_messages("t", include_total=False),
-        store.workflows.persist_workflow_snapshot(**key, snapshot={"status": "pending"}),
-        store.workflows.load_workflow_snapshot(**key),
-        store.workflows.delete_workflow_run_by_id(**key),
-        store.thread_state.set_state("t", "x", 1),
-        store.thread_state.get_state("t", "x"),
-    ]
-    executed.clear()
-
-    for call in calls:
-        await call
-
-    assert len(calls) == len(executed)
-
-
-async def test_saving_ten_messages_looks_once(
-    store: PostgresStorage, executed: list[Executed]
-) -> None:
-    executed.clear()
-
-    await store.memory.save_messages([message(n) for n in range(10)])
-
-    assert 1 + 10 + 1 == len(executed)
+class TestCallCosts(CountsStatements):
+    """What all SQL adapters keep to."""
 
 
 @case("snapshots", 57)
@@ -114,7 +49,7 @@ async def test_a_page_of_suspended_runs_reads_only_its_documents(
             {
                 "workflow_name": "agentic-loop",
                 "run_id": f"run{n:04}",
-                "snapshot": suspended("mine" if n % 4 == 0 else f"other{n % 7}"),
+                "snapshot": suspended_snapshot("mine" if n % 4 == 0 else f"other{n % 7}"),
                 "created_at": NOW + timedelta(seconds=n),
             }
             for n in range(1000)
@@ -271,7 +206,7 @@ async def test_no_hot_call_scans_a_table(
         expires_at=NOW + timedelta(minutes=1),
     )
     key = {"workflow_name": "agentic-loop", "run_id": "r"}
-    await store.workflows.persist_workflow_snapshot(**key, snapshot=suspended("mine"))
+    await store.workflows.persist_workflow_snapshot(**key, snapshot=suspended_snapshot("mine"))
     inbox, runs, memory = store.notifications, store.workflows, store.memory
     calls: list[Callable[[], Awaitable[Any]]] = [
         lambda: inbox.create_notification(event(dedupe_key="d")),
@@ -297,7 +232,7 @@ async def test_no_hot_call_scans_a_table(
         lambda: memory.list_messages_by_id(["m1", "m2"]),
         lambda: memory.delete_messages(["m2"]),
         lambda: runs.load_workflow_snapshot(**key),
-        lambda: runs.persist_workflow_snapshot(**key, snapshot=suspended("mine")),
+        lambda: runs.persist_workflow_snapshot(**key, snapshot=suspended_snapshot("mine")),
         lambda: runs.update_workflow_results(**key, step_id="s", result={"status": "success"}),
         lambda: runs.list_suspended_runs(
             workflow_names=OUTER, agent_id="mine", page=0, per_page=20
@@ -392,16 +327,3 @@ async def test_node_finds_suspended_runs_through_its_own_index(
     )
 
     assert "mastra_workflow_snapshot_name_status_createdat_idx" in str(lines)
-
-
-def task() -> BackgroundTask:
-    return BackgroundTask(
-        id="task",
-        status="running",
-        tool_name="deploy",
-        tool_call_id="c1",
-        args={},
-        agent_id="a",
-        run_id="r",
-        created_at=NOW,
-    )

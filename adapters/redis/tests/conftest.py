@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,30 +19,8 @@ from mastra_conformance.servers import (
     start_server,
 )
 from mastra_core.plugins.context import AdapterContext
+from mastra_core.testing.ticking_clock import TickingClock
 from mastra_redis import RedisStorage
-
-
-class Ticking:
-    """A clock that goes on by one millisecond with every look; tests may also move it."""
-
-    def __init__(self) -> None:
-        self._now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        self._now += timedelta(milliseconds=1)
-        return self._now
-
-    def now_ms(self) -> int:
-        return round(self.now().timestamp() * 1000)
-
-    def monotonic(self) -> float:
-        return self._now.timestamp()
-
-    def advance(self, **by: float) -> None:
-        self._now += timedelta(**by)
-
-    async def sleep(self, seconds: float) -> None:
-        self.advance(seconds=seconds)
 
 
 @pytest.fixture(scope="session")
@@ -76,12 +53,12 @@ def namespace() -> str:
 
 
 @pytest.fixture
-def clock() -> Ticking:
-    return Ticking()
+def clock() -> TickingClock:
+    return TickingClock()
 
 
 @pytest.fixture
-def context(clock: Ticking, namespace: str) -> AdapterContext:
+def context(clock: TickingClock, namespace: str) -> AdapterContext:
     return AdapterContext(clock=clock, namespace=namespace)
 
 

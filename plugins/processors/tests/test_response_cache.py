@@ -11,7 +11,7 @@ from mastra_core.inmemory.cache import InMemoryCache
 from mastra_core.plugins import AdapterContext
 from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
-from mastra_processors import ResponseCache
+from mastra_processors import ResponseCache, StreamErrorRetry
 from mastra_processors.response_cache import CacheKeyFacts, cache_key
 
 pytestmark = pytest.mark.anyio
@@ -164,6 +164,18 @@ async def test_a_failed_answer_is_not_kept(make_agent: Any) -> None:
         await agent.generate("x")
 
     assert "whole" == (await agent.generate("x"))["text"]
+
+
+async def test_a_repeated_step_is_the_same_step(make_agent: Any) -> None:
+    model = ScriptedModel([[{"type": "throw", "message": "busy"}], [text("a")], [text("b")]])
+    agent = make_agent(
+        model=model,
+        input_processors=[ResponseCache()],
+        error_processors=[StreamErrorRetry(retry_unknown_errors=True)],
+    )
+
+    for _ in range(2):
+        assert "a" == (await agent.generate("x"))["text"]
 
 
 async def test_other_questions_models_and_agents_have_other_keys(make_agent: Any) -> None:

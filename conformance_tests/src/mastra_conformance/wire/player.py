@@ -73,6 +73,7 @@ async def _observed(stage: Stage) -> dict[str, Any]:
         },
         "toolExecutions": plain(stage.journal.tool_executions),
         "hooks": plain(stage.journal.hooks),
+        "threadEvents": stage.thread_events,
     }
 
 

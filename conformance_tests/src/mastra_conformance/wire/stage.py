@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -65,6 +65,9 @@ class Stage:
     #: What the subscriptions got, by their name.
     heard: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     subscriptions: list[ThreadSubscription] = field(default_factory=list)
+    #: What listeners for queue counts were told, and how they stop listening.
+    thread_events: list[dict[str, Any]] = field(default_factory=list)
+    stops: list[Callable[[], None]] = field(default_factory=list)
     thread_ids: set[str] = field(default_factory=lambda: {THREAD})
 
     def agent(self, action: Mapping[str, Any]) -> Agent:
@@ -80,7 +83,10 @@ class Stage:
             return value
         if set(value) == {"$ref"}:
             name, _, member = value["$ref"].partition(".")
-            return self.named[name][member]
+            found: Any = self.named[name]
+            for step in member.split("."):
+                found = found[step]
+            return found
         return {name: self.resolve(member) for name, member in value.items()}
 
     def listen(self, name: str, subscription: ThreadSubscription) -> None:
@@ -140,6 +146,8 @@ async def open_stage(scene: Scene, store: Storage, clock: Clock) -> AsyncIterato
         finally:
             for subscription in stage.subscriptions:
                 subscription.unsubscribe()
+            for stop in stage.stops:
+                stop()
 
 
 class _NotedModel(ScriptedModel):

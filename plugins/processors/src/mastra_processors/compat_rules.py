@@ -29,9 +29,13 @@ class CompatRule(Options):
     there was something to mend.
     """
 
+    #: What logs call it.
     name: str
+    #: Found in the words of an error and its causes, all in lower case.
     error_patterns: tuple[re.Pattern[str], ...] = ()
+    #: Mends the messages of the run; returns whether it has changed any.
     fix: Callable[[MessageList], bool] | None = None
+    #: Gives the prompt for one request, or None to leave it.
     apply_to_prompt: PromptChange | None = None
 
 

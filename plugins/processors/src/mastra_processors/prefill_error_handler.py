@@ -30,10 +30,10 @@ def is_prefill_error(error: BaseException) -> bool:
 
 class PrefillErrorHandler(BuiltIn[Options]):
     """
-    Lets the run go on after such a refusal; an input, output or error processor.
+    Lets a run go on whose prompt was refused because it ends with the assistant's turn.
 
-    Once per step: a reactive signal ``continue`` goes into the transcript, and the request is
-    repeated. Works with any number of ``max_processor_retries`` above 0.
+    An input, output or error processor. Once per step, a reactive signal ``continue`` goes into
+    the transcript, and the request is repeated. Needs ``max_processor_retries`` above 0.
     """
 
     id = "prefill-error-handler"

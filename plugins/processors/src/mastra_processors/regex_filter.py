@@ -51,6 +51,7 @@ class RegexRule(Options):
 class RegexFilterOptions(Options):
     """Options of ``regex-filter``."""
 
+    #: What to look for.
     rules: tuple[RegexRule, ...] = ()
     #: Rules that come with the package: ``pii``, ``secrets``, ``urls``.
     presets: tuple[Preset, ...] = ()

@@ -51,7 +51,7 @@ class ResponseCacheOptions(Options):
     ttl: int = Field(default=300, gt=0)
     #: Who shares answers: a name, None for everybody; the resource of the run if not given.
     scope: str | None = None
-    #: A key, or a function of :class:`CacheKeyFacts` that makes one.
+    #: A key, or a function that makes one of `CacheKeyFacts`.
     key: str | KeyMaker | None = None
     #: Ask the model in any case, and keep the new answer.
     bust: bool = False
@@ -144,7 +144,8 @@ class ResponseCache(BuiltIn[ResponseCacheOptions]):
                 "specVersion": getattr(args.model, "specification", None),
             },
             prompt=args.prompt,
-            step_number=args.step_number,
+            # A step that was repeated is the same step.
+            step_number=sum(step.get("finishReason") != "retry" for step in args.steps),
         )
         wanted = said.get("key", options.key)
         if isinstance(wanted, str):

@@ -39,6 +39,7 @@ class SkillSearchOptions(Options):
 
     #: Folders of skills, or folders that hold such folders.
     paths: tuple[Path, ...]
+    #: How a search works.
     search: SkillSearchLimits = SkillSearchLimits()
     #: Milliseconds after which a thread that nobody asks for loses its skills; 0 never.
     ttl: int = Field(default=3_600_000, ge=0)

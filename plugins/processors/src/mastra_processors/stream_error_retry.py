@@ -27,8 +27,9 @@ class RetryMatcher(Options):
 
     #: ``(error) -> bool``; asked about the error that the run would end with.
     match: Callable[[BaseException], bool]
-    #: As those of the processor unless given.
+    #: As that of the processor unless given.
     max_retries: int | None = Field(default=None, ge=0)
+    #: As that of the processor unless given.
     delay_ms: Delay | None = None
 
 

@@ -31,7 +31,9 @@ _SHOWN_GROUPS: Final = 10
 class ModelPrice(Options):
     """What a million tokens of a model cost, in any currency."""
 
+    #: A million tokens of the prompt.
     input: float = Field(ge=0)
+    #: A million tokens of the answer.
     output: float = Field(ge=0)
     #: Input that the provider had cached; as ``input`` if not given.
     cached_input: float | None = Field(default=None, ge=0)
@@ -49,6 +51,7 @@ class TokenCostControlOptions(Options):
     scope: CostScope = "resource"
     #: How far back; of no meaning for a run.
     window: Literal["1h", "6h", "24h", "7d", "30d", "365d"] = "7d"
+    #: Stop the run at the limit, or only warn.
     strategy: Literal["block", "warn"] = "block"
     #: Percent of the limit at which a warning comes.
     warn_at_percent: float | None = Field(default=None, gt=0, lt=100)

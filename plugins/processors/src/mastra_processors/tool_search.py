@@ -57,6 +57,7 @@ class ToolSearchOptions(Options):
 
     #: The tools that can be found, as a list or by name.
     tools: Mapping[str, Any] = Field(default_factory=dict)
+    #: How a search works.
     search: SearchOptions = SearchOptions()
     #: Where it stands what is loaded: in this process per thread, or in the conversation, which
     #: outlives the process; a tool is then loaded as long as the answer that loaded it is there.

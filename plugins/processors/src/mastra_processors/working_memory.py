@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from pydantic import Field
+
 from mastra_core import FunctionTool, ToolContext
 from mastra_core.base.jsonjs import encode
 from mastra_core.contracts.storage import MemoryStorage
@@ -37,6 +39,7 @@ _DEFAULT: Final = """# User
 class WorkingMemoryTemplate(Options):
     """What the notes look like while they are empty."""
 
+    #: What the model is to write.
     format: Literal["markdown", "json"] = "markdown"
     #: Text, or for ``json`` also an example as an object.
     content: str | dict[str, Any]
@@ -47,7 +50,10 @@ class WorkingMemoryOptions(Options):
 
     #: Whose notes they are: those of the resource in all its threads, or of one thread.
     scope: Literal["resource", "thread"] = "resource"
-    template: WorkingMemoryTemplate = WorkingMemoryTemplate(content=_DEFAULT)
+    #: What the notes look like while they are empty.
+    template: WorkingMemoryTemplate = Field(
+        default_factory=lambda: WorkingMemoryTemplate(content=_DEFAULT)
+    )
     #: The model reads the notes and can't change them.
     read_only: bool = False
 

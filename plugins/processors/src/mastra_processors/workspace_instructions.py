@@ -19,9 +19,11 @@ _TAG: Final = "workspace-instructions"
 class WorkspacePlace(Options):
     """A folder that the agent can reach."""
 
+    #: Where it is.
     path: Path
     #: How commands name it, if not by its path.
     mount: str | None = None
+    #: Say that it can't be changed.
     read_only: bool = False
     #: What is in it.
     notes: str | None = None
@@ -30,6 +32,7 @@ class WorkspacePlace(Options):
 class WorkspaceInstructionsOptions(Options):
     """Options of ``workspace-instructions-processor``."""
 
+    #: The folders.
     places: tuple[WorkspacePlace, ...] = ()
     #: Further words, or a function of the request context that gives some.
     notes: str | Callable[[Mapping[str, Any]], str | Awaitable[str | None] | None] | None = None

@@ -14,6 +14,7 @@ from mastra_core import Agent
 from mastra_core.contracts.signal_sink import SendSignalResult
 from mastra_core.messages.signals import wire_form
 from mastra_core.notifications import NotificationResult
+from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
 
 __all__ = ("ACTS",)
@@ -43,6 +44,8 @@ async def _send(stage: Stage, action: Mapping[str, Any]) -> Any:
             result = agent.send_message(action["input"], **target)
         case "sendSignal":
             result = agent.send_signal(action["input"], **target)
+        case "queueMessage":
+            result = agent.queue_message(action["input"], **target)
         case "sendStateSignal":
             return await _send_state(agent, action["input"], target)
         case "sendNotificationSignal":
@@ -52,7 +55,11 @@ async def _send(stage: Stage, action: Mapping[str, Any]) -> Any:
     form = await send_form(result)
     if "as" in action:
         accepted = form["accepted"]
-        stage.named[action["as"]] = {"runId": accepted.get("runId"), "id": result.signal.id}
+        stage.named[action["as"]] = {
+            "runId": accepted.get("runId"),
+            "id": result.signal.id,
+            "signal": {"id": result.signal.id},
+        }
     return form
 
 
@@ -121,6 +128,35 @@ async def _abort_thread(stage: Stage, action: Mapping[str, Any]) -> Any:
     return stage.agent(action).abort_thread_stream(**options)
 
 
+async def _cancel_queued(stage: Stage, action: Mapping[str, Any]) -> Any:
+    options = snake_members(stage.resolve(action["options"]))
+    cancelled = stage.agent(action).cancel_queued_messages(**{"thread_id": THREAD, **options})
+    return {"cancelledSignalIds": cancelled}
+
+
+async def _thread_events(stage: Stage, action: Mapping[str, Any]) -> Any:
+    options = _thread_of(stage, action.get("options", {}))
+    stage.stops.append(
+        stage.agent(action).subscribe_thread_events(
+            lambda event: stage.thread_events.append(dict(event)), **options
+        )
+    )
+    return NOTHING
+
+
+async def _remember(stage: Stage, action: Mapping[str, Any]) -> Any:
+    memory = stage.agent(action).memory
+    assert memory is not None
+    options = snake_members(action.get("options", {}))
+    return [_brief(row) for row in await memory.recall(THREAD, RESOURCE, **options)]
+
+
+def _brief(row: Message) -> dict[str, Any]:
+    texts = [part["text"] for part in row.content["parts"] if part["type"] == "text"]
+    kind = {"type": row.type} if row.role == "signal" else {}
+    return {"id": row.id, "role": row.role, **kind, "text": f"{row.role}:{'|'.join(texts)}"}
+
+
 async def _active_run_id(stage: Stage, action: Mapping[str, Any]) -> Any:
     return stage.agent(action).get_active_thread_run_id(resource_id=RESOURCE, thread_id=THREAD)
 
@@ -146,6 +182,9 @@ ACTS: Final[Mapping[str, Callable[[Stage, Mapping[str, Any]], Awaitable[Any]]]] 
         "open": _open,
         "abortThread": _abort_thread,
         "activeRunId": _active_run_id,
+        "cancelQueued": _cancel_queued,
+        "rememberMessages": _remember,
+        "threadEvents": _thread_events,
         "createThread": _create_thread,
     }
 )

@@ -1,0 +1,45 @@
+"""The queues of one thread, as its run drains them (signals.md 9)."""
+
+from __future__ import annotations
+
+from mastra_core.threads.outside import OutsideThreads
+from mastra_core.threads.record import ThreadRecord
+from mastra_core.wire.signals import Signal
+
+__all__ = ("ThreadSignals",)
+
+
+class ThreadSignals:
+    """Gives a run the input that arrived for it; an aborted one gets none."""
+
+    def __init__(
+        self, record: ThreadRecord, run_id: str, outside: OutsideThreads | None = None
+    ) -> None:
+        self._record = record
+        self._run_id = run_id
+        self._outside = outside
+
+    def _is_aborted(self) -> bool:
+        interrupt = self._record.interrupt_of(self._run_id)
+        return interrupt is not None and interrupt.is_aborted
+
+    def drain_pre_run(self) -> list[Signal]:
+        """Signals for the first request."""
+        return [] if self._is_aborted() else self._take(self._record.queues.take_pre_run())
+
+    def drain_pending(self) -> list[Signal]:
+        """Signals that arrived during the step."""
+        return [] if self._is_aborted() else self._take(self._record.queues.take_pending())
+
+    def _take(self, signals: list[Signal]) -> list[Signal]:
+        return self._record.take(self._run_id, signals)
+
+    def assert_owned(self) -> None:
+        """
+        Before a write to the thread: it is still this run's (signals.md G3).
+
+        Raises:
+            LeaseLostError: It isn't.
+        """
+        if self._outside is not None:
+            self._outside.guard(self._record.key)
