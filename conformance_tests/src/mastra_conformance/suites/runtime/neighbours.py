@@ -48,19 +48,16 @@ class Neighbour:
 
     async def texts(self) -> list[str]:
         """Their texts, one per message; an answer has its words in one."""
-        return [
-            "".join(str(part.get("text", "")) for part in row.content["parts"])
-            for row in await self.rows()
-        ]
+        return [_text(row) for row in await self.rows()]
 
     async def answered(self, *contents: str) -> None:
         """Wait until each of these stands in the thread and an answer follows."""
 
         async def is_answered() -> bool:
-            rows, texts = await self.rows(), await self.texts()
-            if not rows or rows[-1].role != "assistant":
-                return False
-            return all(one in texts for one in contents)
+            rows = await self.rows()
+            texts = [_text(row) for row in rows]
+            is_last = bool(rows) and rows[-1].role == "assistant"
+            return is_last and all(one in texts for one in contents)
 
         await until(is_answered)
 
@@ -133,6 +130,10 @@ async def reads(where: Neighbour, **options: Any) -> AsyncIterator[list[dict[str
     finally:
         subscription.unsubscribe()
         await task
+
+
+def _text(row: Message) -> str:
+    return "".join(str(part.get("text", "")) for part in row.content["parts"])
 
 
 async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:

@@ -36,7 +36,10 @@ def _types(seen: list[dict[str, Any]]) -> list[str]:
     return [str(chunk.get("type")) for chunk in seen]
 
 
+@pytest.mark.usefixtures("store")
 class _Shared(Suite):
+    """Applications of their own on one place, which ``store`` has emptied."""
+
     role: ClassVar[str] = "runtime"
     capabilities: ClassVar[tuple[str, ...]] = (
         "memory",
