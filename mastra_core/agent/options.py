@@ -89,6 +89,9 @@ class RunOptions:
     error_processors: Sequence[ProcessorChoice] | None = None
     #: How often processors may have one step repeated (processors.md 5.2).
     max_processor_retries: int | None = None
+    #: How many requests input may take the place of before they are answered; any number if
+    #: not given (signals.md 10).
+    max_interruptions: int | None = None
     #: What the run is to end with: a type, or ``{schema, error_strategy?, …}`` (streaming.md 5.7).
     structured_output: Any = None
     #: Go on as long as background tasks of the thread run: True, or ``{max_idle_ms?,
