@@ -69,25 +69,24 @@ Statements = list[tuple[bool, list[tuple[str, Sequence[Any]]]]]
 class SqlTape:
     """Takes down the statements of one call, with their values, in their transactions."""
 
-    def __init__(self, executor: Any) -> None:
-        self._executor = executor
+    def __init__(self, *, read: Any, write: Any, transact: Any) -> None:
+        self._read = read
+        self._write = write
+        self._transact = transact
         self.taken: list[tuple[bool, list[Any]]] = []
         self.began: datetime = SystemClock().now()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._executor, name)
 
     async def read(self, operation: str, *steps: Any) -> Any:
         """Take it down."""
         self.taken.append((False, list(steps)))
-        return await self._executor.read(operation, *steps)
+        return await self._read(operation, *steps)
 
     async def write(self, operation: str, step: Any) -> Any:
         """Take it down."""
         self.taken.append((False, [step]))
-        return await self._executor.write(operation, step)
+        return await self._write(operation, step)
 
-    async def transact(self, operation: str, program: Any) -> Any:
+    async def transact(self, operation: str, program: Any, **options: Any) -> Any:
         """Take down what the program asks for."""
         steps: list[Any] = []
         self.taken.append((True, steps))
@@ -103,7 +102,7 @@ class SqlTape:
             except StopIteration as finished:
                 return finished.value
 
-        return await self._executor.transact(operation, recorded)
+        return await self._transact(operation, recorded, **options)
 
     def repeated(
         self,

@@ -34,7 +34,7 @@ class ApswDriver(Driver):
         self._thread = thread
 
     async def floors(self, call: Call, varying: Varying) -> Floors:
-        tape = await taken_down(self.store, self.lease, call)
+        tape = await taken_down(self.store, call)
         plainly = tape.repeated(varying, lambda bound: self._hop(lambda: self._run(bound)))
         return Floors(plainly, plainly)
 
@@ -91,17 +91,19 @@ def connected(path: Path) -> apsw.Connection:
     return connection
 
 
-async def taken_down(store: Any, lease: Any, call: Call) -> SqlTape:
-    """The statements of one call of the store or the lease."""
+async def taken_down(store: Any, call: Call) -> SqlTape:
+    """The statements of one call of the store, or of a lease that shares its client."""
     # To see the statements of a call, there is no public way.
-    door = store._door  # noqa: SLF001
-    client, executor = door.client, lease._executor  # noqa: SLF001
-    tape = SqlTape(client)
-    door.client = lease._executor = tape  # noqa: SLF001
+    client = store._door.client  # noqa: SLF001
+    tape = SqlTape(read=client.read, write=client.write, transact=client.transact)
+    names = ("read", "write", "transact")
+    for name in names:
+        setattr(client, name, getattr(tape, name))
     try:
         await call()
     finally:
-        door.client, lease._executor = client, executor  # noqa: SLF001
+        for name in names:
+            delattr(client, name)
     return tape
 
 

@@ -38,7 +38,7 @@ class PsycopgDriver(Driver):
         self._hearer = hearer
 
     async def floors(self, call: Call, varying: Varying) -> Floors:
-        tape = await taken_down(self.store, self.lease, call)
+        tape = await taken_down(self.store, call)
 
         async def shared(bound: Statements) -> list[list[Any]]:
             async with self._pool.connection() as connection:

@@ -206,6 +206,10 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
         "an integer that isn't negative",
         lambda value: (value == 0 and not isinstance(value, bool | float)) or _is_count(value),
     ),
+    "max_interruptions": (
+        "an integer that isn't negative",
+        lambda value: (value == 0 and not isinstance(value, bool | float)) or _is_count(value),
+    ),
     "prepare_step": _CALLABLE,
     "stop_when": ("callable, or a list of callables", _are_callable),
     "active_tools": ("a list of names", _are_texts),

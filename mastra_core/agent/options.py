@@ -89,6 +89,9 @@ class RunOptions:
     error_processors: Sequence[ProcessorChoice] | None = None
     #: How often processors may have one step repeated (processors.md 5.2).
     max_processor_retries: int | None = None
+    #: How many requests input may take the place of before they are answered; any number if
+    #: not given (signals.md 10).
+    max_interruptions: int | None = None
     #: What the run is to end with: a type, or ``{schema, error_strategy?, …}`` (streaming.md 5.7).
     structured_output: Any = None
     #: Go on as long as background tasks of the thread run: True, or ``{max_idle_ms?,
@@ -123,7 +126,7 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOp
         ConfigError: A tool, processor or model isn't one.
     """
     check_options(given)
-    options = _with_scope(replace(RunOptions(**defaults), **_merged(defaults, given)))
+    options = _with_scope(RunOptions(**{**defaults, **_merged(defaults, given)}))
     if options.thread_id is not None and options.resource_id is None:
         raise RunArgumentError(
             "A thread_id needs the resource_id that the thread belongs to.",
@@ -143,6 +146,8 @@ def _merged(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
 
 def _with_scope(options: RunOptions) -> RunOptions:
     """Who serves many users names thread and resource in the context; that counts."""
+    if options.request_context.keys().isdisjoint(RESERVED):
+        return options
     scope = {
         name: options.request_context[key]
         for key, name in RESERVED.items()

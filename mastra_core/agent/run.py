@@ -374,6 +374,7 @@ class RunBuilder:
                 else options.max_processor_retries
             ),
             retry_hooks=self._agent.retry_hooks,
+            max_interruptions=options.max_interruptions,
             lanes=(
                 LaneTracker.of(self._host.storage, is_read_only=options.read_only)
                 if self._agent.memory is not None

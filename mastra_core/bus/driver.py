@@ -33,6 +33,7 @@ __all__ = (
     "Outgoing",
     "Page",
     "Position",
+    "RememberingDriver",
     "Settlement",
     "Start",
     "position_from_cursor",
@@ -76,6 +77,8 @@ class Page:
     position: Position
     #: Indexes of the first event that is gone and of the first that is there.
     gap: tuple[int, int] | None = None
+    #: Nothing was behind it when it was read, and whoever writes later gives a hint.
+    is_last: bool = False
 
 
 @dataclass(slots=True)
@@ -282,6 +285,15 @@ class DirectDriver(BusDriver, Protocol):
 
     def read_now(self, topic: str, position: Position, limit: int) -> Page:
         """As ``read_after``."""
+        ...
+
+
+@runtime_checkable
+class RememberingDriver(BusDriver, Protocol):
+    """A driver that knows what it wrote itself, so that its own subscribers get it at once."""
+
+    def remembered(self, topic: str, position: Position, limit: int) -> Page | None:
+        """As ``read_after``, without waiting; None if that has to be asked for."""
         ...
 
 

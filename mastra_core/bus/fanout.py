@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from mastra_core.bus.delivery import DONE, Delivery, envelope
-from mastra_core.bus.driver import DirectDriver, Page, Position
+from mastra_core.bus.driver import DirectDriver, Page, Position, RememberingDriver
 from mastra_core.bus.handlers import call_if_given
 from mastra_core.bus.redelivery import RetryQueue
 from mastra_core.bus.runtime import BusRuntime, Warner
@@ -138,6 +138,8 @@ class FanoutReader:
         self.subscriptions: list[FanoutSubscription] = []
         self._runtime = runtime
         self._direct = runtime.driver if isinstance(runtime.driver, DirectDriver) else None
+        driver = runtime.driver
+        self._remembering = driver if isinstance(driver, RememberingDriver) else None
         self._limit = runtime.settings.read_batch
         self._news = asyncio.Event()
         self._is_scheduled = False
@@ -204,7 +206,7 @@ class FanoutReader:
             self._news.clear()
             self._is_reading = True
             try:
-                moved = await self._read_round()
+                is_more = await self._read_round()
                 self._warner.recovered()
             except PubSubClosedError:
                 return
@@ -213,13 +215,13 @@ class FanoutReader:
                 await self._runtime.clock.sleep(pause)
                 continue
             self._is_reading = False
-            if not moved:
+            if not is_more:
                 self._runtime.changes.tell()
                 await self._news.wait()
 
     async def _read_round(self) -> bool:
-        """One read per place where subscribers with room stand; True if any moved on."""
-        moved = False
+        """One read per place where subscribers with room stand; True if there may be more."""
+        is_more = False
         places: dict[Position, list[FanoutSubscription]] = {}
         for subscription in self.subscriptions:
             if subscription.free:
@@ -227,8 +229,17 @@ class FanoutReader:
             else:
                 subscription.was_full = True
         for position, standing in places.items():
-            page = await self._runtime.driver.read_after(self.topic, position, self._limit)
+            page = await self._read(position, is_only=len(places) == 1)
             for subscription in standing:
                 if not subscription.is_closed and subscription.position == position:
-                    moved = subscription.take(page) or moved
-        return moved
+                    has_moved = subscription.take(page)
+                    is_more = is_more or (has_moved and not page.is_last)
+        return is_more
+
+    async def _read(self, position: Position, *, is_only: bool) -> Page:
+        # Doubts about what is remembered are dispelled by one read; other places need theirs.
+        if self._remembering is not None and is_only:
+            page = self._remembering.remembered(self.topic, position, self._limit)
+            if page is not None:
+                return page
+        return await self._runtime.driver.read_after(self.topic, position, self._limit)

@@ -13,6 +13,7 @@ from mastra_core.base.jsonjs import encode
 from mastra_core.base.telemetry import Span
 from mastra_core.contracts.model import Model, ModelPart, ModelRequest
 from mastra_core.errors import ModelError, ModelTimeoutError
+from mastra_core.loop.interrupt import RequestAttempt, RequestPreempted
 from mastra_core.loop.model_step import ModelStep, StepResult
 from mastra_core.loop.repeating import RepeatStep, may_repeat
 from mastra_core.loop.segment import RunSegment
@@ -29,6 +30,15 @@ logger = logging.getLogger(__name__)
 
 #: Chunks after which other tasks get a turn, if the model never waits.
 _BREATH: Final = 64
+#: With one of these an answer has begun (signals.md 10); what a model only thinks is none yet.
+_CONTENT: Final = frozenset(
+    {
+        *("text-start", "text-delta", "text-end"),
+        *("tool-call-input-streaming-start", "tool-call-input-streaming-end", "tool-call-delta"),
+        *("tool-call", "tool-result", "tool-error"),
+        *("object", "object-result", "file", "source"),
+    }
+)
 #: Chunks of a model that only processors see; the run has its own.
 _FOR_PROCESSORS: Final = frozenset({"response-metadata", "finish"})
 
@@ -52,7 +62,14 @@ async def ask_models(segment: RunSegment, patch: StepPatch) -> StepResult:
         mark = segment.writer.mark()
         try:
             return await _ask(segment, model, patch)
+        except RequestPreempted:
+            segment.first_model = position
+            raise
         except ModelError as exc:
+            if segment.attempt.is_preempted:
+                # Neither another model nor a processor has a say: the request isn't wanted.
+                segment.first_model = position
+                raise RequestPreempted from exc
             await _ask_error_processors(segment, exc, position)
             if position + 1 == len(models):
                 raise
@@ -101,6 +118,7 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
             request, response = replace(request, prompt=answer.prompt), answer.response
         if processors.has("process_llm_response"):
             chunks = []
+    segment.attempt.check()
     if response is None:
         await _ask_measured(segment, step, model, request, chunks)
     else:
@@ -187,6 +205,9 @@ async def _replay(
     step.result.warnings = list(response.get("warnings") or ())
     step.is_replay = True
     for chunk in step.replay(response.get("chunks") or ()):
+        segment.attempt.check()
+        if chunk["type"] in _CONTENT:
+            segment.attempt.accept()
         if chunks is not None:
             chunks.append(chunk)
         await segment.show(chunk)
@@ -213,7 +234,7 @@ def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
         response_format=setup.structured.response_format if setup.structured else None,
         settings={k: v for k, v in (patch.model_settings or {}).items() if k != "timeout"},
         provider_options=patch.provider_options or {},
-        abort=segment.interrupt.event,
+        abort=segment.attempt.abort,
         include_raw_chunks=setup.include_raw_chunks,
     )
 
@@ -244,7 +265,7 @@ async def _consume(
     request: ModelRequest,
     said: list[Chunk] | None,
 ) -> None:
-    settings = segment.setup.model_settings
+    settings, attempt = segment.setup.model_settings, segment.attempt
     try:
         async with asyncio.timeout(seconds_of(settings, "stepMs")):
             limit = seconds_of(settings, "firstChunkMs")
@@ -252,10 +273,12 @@ async def _consume(
             observers = InputObservers(segment.step_setup.tools)
             # Closed with the step: an answer that is not wanted any more is not read on.
             async with (
-                aclosing(_with_first_limit(model, request, limit)) as parts,
+                aclosing(_with_first_limit(model, request, limit, attempt)) as parts,
                 aclosing(step.chunks(parts)) as chunks,
             ):
                 async for chunk in chunks:
+                    if attempt.is_open and chunk["type"] in _CONTENT:
+                        attempt.accept()
                     if chunk["type"] == "raw" and not request.include_raw_chunks:
                         continue
                     if said is not None:
@@ -286,17 +309,23 @@ def seconds_of(settings: Mapping[str, Any], name: str) -> float | None:
 
 
 async def _with_first_limit(
-    model: Model, request: ModelRequest, seconds: float | None
+    model: Model, request: ModelRequest, seconds: float | None, attempt: RequestAttempt
 ) -> AsyncGenerator[ModelPart, None]:
     """The parts of the answer; the first must come within ``seconds``."""
     parts = model.stream(request)
     try:
         try:
             async with asyncio.timeout(seconds):
-                first = await anext(parts)
+                first = await attempt.next_of(parts)
         except StopAsyncIteration:
             return
         yield first
+        while attempt.is_open:
+            try:
+                part = await attempt.next_of(parts)
+            except StopAsyncIteration:
+                return
+            yield part
         async for part in parts:
             yield part
     finally:

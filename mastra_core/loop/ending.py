@@ -21,6 +21,7 @@ from mastra_core.errors import (
 )
 from mastra_core.loop.model_step import StepResult
 from mastra_core.loop.segment import RunSegment
+from mastra_core.messages.to_prompt import turns_by_origin
 from mastra_core.streaming.output import RunStatus
 from mastra_core.streaming.settle import add_usage
 
@@ -271,6 +272,7 @@ def _finish_chunk(segment: RunSegment, payload: Mapping[str, Any]) -> dict[str, 
     usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0, **segment.record.usage}
     output = {**(payload.get("output") or {}), "usage": usage}
     finish = {**payload, "output": output}
+    finish["messages"] = turns_by_origin(segment.messages, clock=segment.setup.clock)
     if segment.setup.saver is not None:
         finish["response"] = dict(payload.get("metadata") or {})
     return segment.chunk("finish", finish)

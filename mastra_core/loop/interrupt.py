@@ -1,18 +1,92 @@
-"""Stopping a run from outside, wherever it is waiting (streaming.md 2.7)."""
+"""Stopping a run from outside, wherever it is waiting (streaming.md 2.7), or only the request
+that it makes, since input came before the answer (signals.md 10)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from typing import TypeVar
 
-__all__ = ("Interrupt", "RunInterrupted")
+__all__ = ("Interrupt", "RequestAttempt", "RequestPreempted", "RunInterrupted")
 
 T = TypeVar("T")
 
 
 class RunInterrupted(BaseException):
     """The run was aborted while it waited for a model or a tool."""
+
+
+class RequestPreempted(BaseException):
+    """Input arrived before the model had said anything: its request is dropped."""
+
+
+class RequestAttempt:
+    """
+    One request, from the moment when its input was drained until its answer began.
+
+    While it is armed, input that arrives takes its place. ``abort`` is what its model watches.
+    """
+
+    def __init__(self) -> None:
+        self.abort = asyncio.Event()
+        self.is_preempted = False
+        self._is_armed = False
+        self._waiting: asyncio.Task[object] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """May input take its place, or has some done so?"""
+        return self._is_armed or self.is_preempted
+
+    def arm(self) -> None:
+        """All input that is there was drained: what comes now fires."""
+        self._is_armed = True
+
+    def accept(self) -> None:
+        """The answer has begun, or is over: input waits for the next step."""
+        self._is_armed = False
+
+    def preempt(self) -> None:
+        """Input arrived."""
+        if not self._is_armed:
+            return
+        self._is_armed = False
+        self.is_preempted = True
+        self.abort.set()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def check(self) -> None:
+        """
+        Go on with this request?
+
+        Raises:
+            RequestPreempted: Input has taken its place.
+        """
+        if self.is_preempted:
+            raise RequestPreempted
+
+    async def next_of(self, parts: AsyncIterator[T]) -> T:
+        """
+        The next part of an answer; only this wait ends when input arrives.
+
+        Raises:
+            StopAsyncIteration: There is none.
+            RequestPreempted: Input has taken the place of the request.
+        """
+        self.check()
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting = task
+        try:
+            return await anext(parts)
+        except asyncio.CancelledError:
+            # Of an abort that came at the same time the guard of the run hears.
+            if self.is_preempted and task.uncancel() == 0:
+                raise RequestPreempted from None
+            raise
+        finally:
+            self._waiting = None
 
 
 class Interrupt:
@@ -27,6 +101,8 @@ class Interrupt:
         self.event = asyncio.Event()
         #: Why the run must end, if not because somebody wished it.
         self.error: Exception | None = None
+        #: The request that goes on.
+        self.attempt: RequestAttempt | None = None
         self._guarded: asyncio.Task[object] | None = None
 
     @property
@@ -39,11 +115,23 @@ class Interrupt:
         if self.event.is_set():
             return
         self.event.set()
+        if self.attempt is not None:
+            self.attempt.accept()
+            self.attempt.abort.set()
         if self._guarded is not None:
             self._guarded.cancel()
 
     def signal_arrived(self) -> None:
-        """Input for this run was queued."""
+        """Input for this run was queued: it takes the place of a request without an answer."""
+        if self.attempt is not None and not self.is_aborted:
+            self.attempt.preempt()
+
+    def begin_attempt(self) -> RequestAttempt:
+        """The next request; not armed yet."""
+        self.attempt = RequestAttempt()
+        if self.is_aborted:
+            self.attempt.abort.set()
+        return self.attempt
 
     def fail(self, error: Exception) -> None:
         """End the run at once as failed, with this error."""

@@ -29,12 +29,13 @@ from mastra_core.loop.ending import (
     give_up,
 )
 from mastra_core.loop.handed_over import LiveTranscript, heal_placeholders, wait_for_tasks
-from mastra_core.loop.interrupt import Interrupt, RunInterrupted
+from mastra_core.loop.interrupt import Interrupt, RequestPreempted, RunInterrupted
 from mastra_core.loop.model_step import StepCall, StepResult
 from mastra_core.loop.parking import park, restore_tools, result_of_parked, resume_tools
 from mastra_core.loop.repeating import (
     FEEDBACK_TAG,
     RepeatStep,
+    drop_request,
     repeat_request,
     repeat_step,
 )
@@ -143,10 +144,7 @@ class AgentLoop:
         ]
         for signal in opening:
             await segment.emit(echo_chunk(signal))
-        entered = [segment.messages.add_signal(s) for s in setup.signals.drain_pre_run()]
-        for signal in entered:
-            await segment.emit(echo_chunk(signal))
-        await segment.save_signals([*opening, *entered])
+        await segment.save_signals(opening)
 
     async def _resume(self, resume: ResumePoint) -> bool:
         """Go on with the tool calls of the parked step; True if another step follows."""
@@ -178,18 +176,39 @@ class AgentLoop:
         segment = self._segment
         segment.iteration += 1
         await segment.assert_ours()
-        mark = segment.writer.mark()
+        attempt = segment.attempt = segment.interrupt.begin_attempt()
+        while await self._admit():
+            # What came meanwhile belongs to this request, too.
+            pass
+        limit = self._setup.max_interruptions
+        if limit is None or segment.interruptions < limit:
+            attempt.arm()
+        mark, message_id = segment.writer.mark(), segment.writer.message_id
         segment.writer.begin_step()
         self._tell_feedback()
         try:
-            result = await ask_models(segment, await self._input_step())
+            patch = await self._input_step()
+            if segment.writer.message_id != message_id:
+                # A hook has ended the message that the step was to go on with.
+                mark = 0
+            attempt.check()
+            result = await ask_models(segment, patch)
             await self._output_step(result)
+            attempt.check()
+        except RequestPreempted:
+            await drop_request(segment, mark)
+            return True
         except TripwireError as exc:
+            if attempt.is_preempted:
+                await drop_request(segment, mark)
+                return True
             await repeat_step(segment, exc, mark)
             return True
         except RepeatStep as exc:
             await repeat_request(segment, exc, mark)
             return True
+        finally:
+            attempt.accept()
         segment.retries = 0
         calls = result.calls if may_run_tools(result.reason) else []
         tools = self._tools(calls)
@@ -354,6 +373,19 @@ class AgentLoop:
         if self._setup.save_per_step:
             await segment.save()
         return await ask_about_iteration(segment, result, tools, goes_on=goes_on)
+
+    async def _admit(self) -> bool:
+        """Let input into the request that is made now; True if there was any (signals.md 9)."""
+        segment, signals = self._segment, self._setup.signals
+        drained = [*signals.drain_pre_run(), *signals.drain_pending()]
+        if not drained:
+            return False
+        segment.rotate()
+        entered = [segment.messages.add_signal(signal) for signal in drained]
+        for signal in entered:
+            await segment.emit(echo_chunk(signal))
+        await segment.save_signals(entered)
+        return True
 
     async def _drain(self) -> bool:
         """Let signals in that arrived during the step; True if there were any."""

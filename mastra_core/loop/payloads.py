@@ -138,8 +138,9 @@ class PayloadTransforms:
         return {**chunk, "payload": payload, "metadata": {**metadata, "mastra": mastra}}
 
     async def _with_shown_calls(self, chunk: Chunk) -> Chunk:
-        """Ends of steps and runs repeat the calls."""
-        output = (chunk.get("payload") or {}).get("output")
+        """Ends of steps and runs repeat the calls, that of a run the whole transcript."""
+        payload = chunk.get("payload") or {}
+        output = payload.get("output")
         if chunk["type"] not in ("step-finish", "finish") or not isinstance(output, Mapping):
             return chunk
         calls = []
@@ -148,10 +149,37 @@ class PayloadTransforms:
                 "display", "input", call["toolName"], call["toolCallId"], call["args"]
             )
             calls.append(call if state is None else {**call, "args": state["transformed"]})
-        return {
-            **chunk,
-            "payload": {**chunk["payload"], "output": {**output, "toolCalls": calls}},
-        }
+        shown = {**payload, "output": {**output, "toolCalls": calls}}
+        if "messages" in payload:
+            shown["messages"] = {
+                origin: [await self._shown_turn(turn) for turn in turns]
+                for origin, turns in payload["messages"].items()
+            }
+        return {**chunk, "payload": shown}
+
+    async def _shown_turn(self, turn: Mapping[str, Any]) -> dict[str, Any]:
+        parts = []
+        for part in turn["content"]:
+            made = dict(part)
+            if part["type"] in ("tool-call", "tool-result"):
+                named = (part["toolName"], part["toolCallId"])
+                made["input"] = await self._shown_value("input", *named, part["input"])
+                # What the provider is told beside it may say the same.
+                made.pop("providerOptions", None)
+            if part["type"] == "tool-result":
+                output = part["output"]
+                phase: PayloadPhase = "error" if output["type"] == "error-text" else "output"
+                value = await self._shown_value(phase, *named, output["value"])
+                if value is not output["value"]:
+                    made["output"] = {"type": "json", "value": value}
+            parts.append(made)
+        return {**turn, "content": parts}
+
+    async def _shown_value(
+        self, phase: PayloadPhase, tool_name: str, tool_call_id: str, value: Any
+    ) -> Any:
+        state = await self._changed("display", phase, tool_name, tool_call_id, value)
+        return value if state is None else state.get("transformed")
 
     # -- storage ------------------------------------------------------------------------------
 

@@ -11,7 +11,14 @@ from mastra_core.loop.ending import flat_model
 from mastra_core.loop.model_step import StepResult
 from mastra_core.loop.segment import RunSegment
 
-__all__ = ("FEEDBACK_TAG", "RepeatStep", "may_repeat", "repeat_request", "repeat_step")
+__all__ = (
+    "FEEDBACK_TAG",
+    "RepeatStep",
+    "drop_request",
+    "may_repeat",
+    "repeat_request",
+    "repeat_step",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +105,22 @@ async def repeat_request(segment: RunSegment, repeat: RepeatStep, mark: int) -> 
     payload = segment.step_payload(failed, reason)
     payload["processorRetryCount"] = segment.retries
     await segment.show(segment.chunk("step-finish", payload))
+
+
+async def drop_request(segment: RunSegment, mark: int) -> None:
+    """
+    Input takes the place of this request: no step was made, nothing of it is kept, and whoever
+    saw a reasoning begin sees its end (signals.md 10).
+    """
+    segment.interruptions += 1
+    segment.iteration -= 1
+    segment.step = None
+    told = segment.messages.tagged_system_messages.get(FEEDBACK_TAG)
+    if told:
+        segment.feedback = str(told[0]["content"])
+    _take_back(segment, mark)
+    for block in list(segment.open_reasoning):
+        await segment.show(segment.chunk("reasoning-end", {"id": block}))
 
 
 def _take_back(segment: RunSegment, mark: int) -> None:

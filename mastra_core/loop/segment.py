@@ -17,7 +17,7 @@ from typing import Any, Final
 from mastra_core.base.ids import uuid5
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.errors import ModelError
-from mastra_core.loop.interrupt import Interrupt
+from mastra_core.loop.interrupt import Interrupt, RequestAttempt
 from mastra_core.loop.model_step import ModelStep, StepResult
 from mastra_core.loop.payloads import PayloadTransforms
 from mastra_core.loop.setup import RunSetup
@@ -34,6 +34,8 @@ from mastra_core.workflows.agent_snapshot import ParkedRun
 __all__ = ("PARKED_MARKS", "ResumePoint", "RunSegment")
 
 logger = logging.getLogger(__name__)
+
+_REASONING_EDGES: Final = ("reasoning-start", "reasoning-end")
 
 #: Members of a message's metadata that say which of its calls wait for an answer.
 PARKED_MARKS: Final = ("pendingToolApprovals", "suspendedTools")
@@ -76,6 +78,11 @@ class RunSegment:
         self.payloads = PayloadTransforms(setup)
         #: Tasks of this agent and thread go on in the background.
         self.has_tasks = False
+        #: The request that goes on, and how many of them input took the place of.
+        self.attempt = RequestAttempt()
+        self.interruptions = 0
+        #: Reasoning that readers of the stream saw begin and not end.
+        self.open_reasoning: dict[str, None] = {}
         self._saving = asyncio.Lock()
         #: Has the stream begun? Before, only ``process_input`` is at work.
         self.is_streaming = resume is not None
@@ -166,11 +173,20 @@ class RunSegment:
 
     async def show(self, chunk: Chunk) -> None:
         """Stream a chunk as it is."""
+        if chunk.get("type") in _REASONING_EDGES:
+            self._note_reasoning(chunk)
         if self.payloads:
             chunk = await self.payloads.shown(chunk)
         self.output.emit(chunk)
         if self.setup.callbacks.on_chunk is not None:
             await self.notify(self.setup.callbacks.on_chunk, chunk)
+
+    def _note_reasoning(self, chunk: Chunk) -> None:
+        block = str((chunk.get("payload") or {}).get("id"))
+        if chunk["type"] == "reasoning-start":
+            self.open_reasoning[block] = None
+        else:
+            self.open_reasoning.pop(block, None)
 
     def step_payload(self, result: StepResult, step_result: Mapping[str, Any]) -> dict[str, Any]:
         """Payload of ``step-finish``; that of ``finish`` is built from it."""

@@ -183,6 +183,8 @@ class RunSetup:
     delegation: Delegation | None = None
     user_turn_first: bool = True
     mastra: Any = None
+    #: How many requests input may take the place of; None: any number (signals.md G20).
+    max_interruptions: int | None = None
     #: What the run may hand over; None if nothing.
     background: RunBackground | None = None
 

@@ -9,7 +9,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.messages.message_list import ListedMessage, MessageList, message_of
 from mastra_core.messages.signals import prompt_parts, signal_from_message
 
-__all__ = ("model_messages", "prompt_from_messages")
+__all__ = ("model_messages", "prompt_from_messages", "turns_by_origin")
 
 #: What stands before a history that begins with an assistant turn (decisions.md 28).
 _PLACEHOLDER_TURN = {"role": "user", "content": [{"type": "text", "text": "."}]}
@@ -27,8 +27,30 @@ def prompt_from_messages(
         user_turn_first: Put a user turn ``.`` before a history that starts with an assistant
             turn, since providers refuse it otherwise.
     """
+    turns = _turns(messages, messages.messages, clock)
+    if user_turn_first and turns and turns[0]["role"] != "user":
+        turns.insert(0, dict(_PLACEHOLDER_TURN))
+    return [*_system(messages), *turns]
+
+
+def turns_by_origin(messages: MessageList, *, clock: Clock) -> dict[str, list[dict[str, Any]]]:
+    """
+    All turns, those that came in, and those of the run: what the end of a run tells clients.
+
+    A client goes on from the last ones when it has run its tools (streaming.md 3.2).
+    """
+    return {
+        "all": _turns(messages, messages.messages, clock),
+        "user": _turns(messages, messages.of_source("input"), clock),
+        "nonUser": model_messages(messages.of_source("response"), with_open_calls=True),
+    }
+
+
+def _turns(
+    messages: MessageList, entries: Iterable[ListedMessage], clock: Clock
+) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
-    for message in messages.messages:
+    for message in entries:
         if message.role == "signal":
             signal = signal_from_message(message_of(message, messages))
             turn: dict[str, Any] = {
@@ -42,19 +64,18 @@ def prompt_from_messages(
             turns.append({"role": "user", "content": _user_parts(message)})
         elif message.role == "assistant":
             turns.extend(_assistant_turns(message))
-    turns = [turn for turn in turns if turn["content"]]
-    if user_turn_first and turns and turns[0]["role"] != "user":
-        turns.insert(0, dict(_PLACEHOLDER_TURN))
-    return [*_system(messages), *turns]
+    return [turn for turn in turns if turn["content"]]
 
 
-def model_messages(messages: Iterable[ListedMessage]) -> list[dict[str, Any]]:
+def model_messages(
+    messages: Iterable[ListedMessage], *, with_open_calls: bool = False
+) -> list[dict[str, Any]]:
     """The turns of answers: what was said and called, and the results."""
     return [
         turn
         for message in messages
         if message.role == "assistant"
-        for turn in _assistant_turns(message)
+        for turn in _assistant_turns(message, with_open_calls=with_open_calls)
     ]
 
 
@@ -91,7 +112,9 @@ def _file(part: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _assistant_turns(message: ListedMessage) -> Iterable[dict[str, Any]]:
+def _assistant_turns(
+    message: ListedMessage, *, with_open_calls: bool = False
+) -> Iterable[dict[str, Any]]:
     """One block per model step: its content, then its tool results."""
     content: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
@@ -108,7 +131,7 @@ def _assistant_turns(message: ListedMessage) -> Iterable[dict[str, Any]]:
         elif kind == "file":
             content.append(_file(part))
         elif kind == "tool-invocation":
-            _invocation(part, content, results)
+            _invocation(part, content, results, with_open=with_open_calls)
     yield from _block(content, results)
 
 
@@ -130,11 +153,15 @@ def _reasoning(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _invocation(
-    part: Mapping[str, Any], content: list[dict[str, Any]], results: list[dict[str, Any]]
+    part: Mapping[str, Any],
+    content: list[dict[str, Any]],
+    results: list[dict[str, Any]],
+    *,
+    with_open: bool,
 ) -> None:
     invocation = part["toolInvocation"]
     output = _output(part, invocation)
-    if output is None:
+    if output is None and not with_open:
         return  # Open calls stay out of prompts (decisions.md 24).
     call = {
         "toolCallId": invocation["toolCallId"],
@@ -142,6 +169,8 @@ def _invocation(
     }
     options = _call_options(part)
     content.append({"type": "tool-call", **call, "input": invocation.get("args", {}), **options})
+    if output is None:
+        return
     results.append(
         {
             "type": "tool-result",

@@ -418,9 +418,8 @@ class ModelOutput:
     def full_output(self) -> FullOutput:
         """The same as it stands now, with the error as a member."""
         record = self.record
-        messages = self.message_list
         is_suspended = self.status == "suspended"
-        transcript = Transcript(messages)
+        transcript = Transcript(self.message_list)
         return {
             "text": record.all_text,
             "usage": dict(record.usage),
@@ -446,8 +445,6 @@ class ModelOutput:
             "runId": self.run_id,
             "suspendPayload": record.suspend_payload if is_suspended else None,
             "resumeSchema": record.resume_schema if is_suspended else None,
-            "messages": [m.to_wire() for m in messages.to_messages(messages.messages)],
-            "rememberedMessages": [
-                m.to_wire() for m in messages.to_messages(messages.of_source("memory"))
-            ],
+            "messages": transcript.rows(),
+            "rememberedMessages": transcript.rows("memory"),
         }

@@ -7,13 +7,18 @@ message once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from mastra_core.messages.message_list import MessageList
+from mastra_core.messages.message_list import ListedMessage, MessageList, MessageSource
 from mastra_core.messages.to_prompt import model_messages
 from mastra_core.messages.ui import ui_messages
+from mastra_core.wire.messages import Message
 
 __all__ = ("Transcript", "step_content")
+
+
+#: Model messages, UI messages, row.
+_Forms: TypeAlias = tuple[list[Any], list[Any], dict[str, Any]]
 
 
 class Transcript:
@@ -21,7 +26,20 @@ class Transcript:
 
     def __init__(self, messages: MessageList) -> None:
         self._messages = messages
-        self._made: dict[str, tuple[list[Any], list[Any], dict[str, Any]]] = {}
+        self._made: dict[str, _Forms] = {}
+        self._rows: dict[str, Message] = {}
+
+    def rows(self, *sources: MessageSource) -> list[dict[str, Any]]:
+        """The stored form of the messages of these sources, or of all."""
+        entries = self._messages.of_source(*sources) if sources else self._messages.messages
+        return [self._row(entry).to_wire() for entry in entries]
+
+    def _row(self, entry: ListedMessage) -> Message:
+        known = self._rows.get(entry.id)
+        if known is None:
+            [known] = self._messages.to_messages([entry])
+            self._rows[entry.id] = known
+        return known
 
     def response(self, facts: Mapping[str, Any], message_ids: Sequence[str]) -> dict[str, Any]:
         """The facts with ``messages``, ``uiMessages`` and ``dbMessages`` beside them."""
@@ -46,13 +64,13 @@ class Transcript:
             full["response"] = self.response(step.get("response") or {}, message_ids)
         return full
 
-    def _forms(self, message_id: str) -> tuple[list[Any], list[Any], dict[str, Any]] | None:
+    def _forms(self, message_id: str) -> _Forms | None:
         known = self._made.get(message_id)
         if known is None:
             entry = self._messages.find(message_id)
             if entry is None:
                 return None
-            [message] = self._messages.to_messages([entry])
+            message = self._row(entry)
             known = (model_messages([entry]), ui_messages([message]), message.to_wire())
             self._made[message_id] = known
         return known

@@ -98,6 +98,24 @@ async def test_an_output_is_a_stream_of_chunks(make_agent: Any) -> None:
     assert ("start", "finish") == (kinds[0], kinds[-1])
 
 
+async def test_the_end_of_a_run_tells_clients_what_to_go_on_from(make_agent: Any) -> None:
+    """With the calls that the client is to answer."""
+    agent = make_agent(
+        model=ScriptedModel(
+            [[tool_call("look", {"what": "it"}, id="a")], [tool_call("mine", {}, id="b")]]
+        ),
+        tools=[look],
+    )
+    output = await agent.stream("Look!", client_tools={"mine": {}}, thread_id="t", resource_id="r")
+    finish = [chunk async for chunk in output][-1]
+
+    told = finish["payload"]["messages"]
+    assert [["user"], 1] == [[turn["role"] for turn in told["user"]], len(told["user"])]
+    assert ["assistant", "tool", "assistant"] == [turn["role"] for turn in told["nonUser"]]
+    assert "b" == told["nonUser"][-1]["content"][0]["toolCallId"]
+    assert ["user", "assistant", "tool"] == [turn["role"] for turn in told["all"]]
+
+
 @case("streaming", 67)
 @pytest.mark.parametrize("is_compact", [True, False])
 async def test_steps_that_node_stored_are_whole_again(is_compact: bool) -> None:

@@ -44,6 +44,7 @@ _PROVEN: Final[Mapping[str, tuple[pytest.MarkDecorator, ...]]] = {
     "signal-02-message-with-attributes": (case("signals", 20),),
     "signal-04-signal-idle-reactive": (case("signals", 30),),
     "signal-06-active-deliver": (case("signals", 33, 76), case("streaming", 54)),
+    "signal-08-active-during-reasoning": (case("signals", 79),),
     "signal-09-active-during-tool": (case("signals", 75),),
     "signal-11-max-steps": (case("signals", 48, 77),),
     "signal-12-if-active-persist": (case("signals", 34),),

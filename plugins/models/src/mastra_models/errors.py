@@ -1,10 +1,37 @@
-"""What can go wrong with local weights."""
+"""What can go wrong before a model is asked: no weights, no key."""
 
 from __future__ import annotations
 
-from mastra_core.errors import ModelError
+from collections.abc import Sequence
+from typing import Unpack
 
-__all__ = ("WeightsUnavailableError",)
+from mastra_core.errors import ConfigError, ModelError
+from mastra_core.errors.base import ErrorFields, with_facts
+
+__all__ = ("ModelKeyMissingError", "WeightsUnavailableError")
+
+
+class ModelKeyMissingError(ConfigError):
+    """A hosted model was named, but there is no key for its provider."""
+
+    id = "MODEL_KEY_MISSING"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        model: str = "",
+        variables: Sequence[str] = (),
+        requirement: str = "",
+        **fields: Unpack[ErrorFields],
+    ) -> None:
+        names = " or ".join(variables)
+        super().__init__(
+            message
+            or f"Model {model!r} needs a key: set the environment variable {names}, or pass "
+            f"it as api_key. The client library comes with: pip install '{requirement}'",
+            **with_facts(fields, model=model, variables=list(variables), requirement=requirement),
+        )
 
 
 class WeightsUnavailableError(ModelError):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from mastra_core.errors import ModelNotFoundError
+from mastra_core.errors import ConfigError, ModelNotFoundError
 from mastra_core.plugins import ModelProviderSpec
+from mastra_models.hosted import HOSTED, HostedOptions
 
 if TYPE_CHECKING:
     from mastra_core.contracts.model import Model
@@ -29,47 +30,7 @@ __all__ = (
 OWN_PROVIDERS: Final = ("local", "scripted")
 
 #: Provider names that pydantic-ai resolves; ``gateway/<provider>/<model>`` goes through its gateway.
-HOSTED_PROVIDERS: Final = (
-    "alibaba",
-    "anthropic",
-    "azure",
-    "azure-responses",
-    "bedrock",
-    "bedrock-mantle",
-    "cerebras",
-    "cohere",
-    "crusoe",
-    "deepseek",
-    "fireworks",
-    "gateway",
-    "github",
-    "github-copilot",
-    "google",
-    "google-cloud",
-    "groq",
-    "heroku",
-    "huggingface",
-    "litellm",
-    "meta",
-    "mistral",
-    "moonshotai",
-    "nebius",
-    "ollama",
-    "openai",
-    "openai-chat",
-    "openai-chatgpt",
-    "openai-codex",
-    "openai-responses",
-    "openrouter",
-    "ovhcloud",
-    "sambanova",
-    "snowflake",
-    "together",
-    "vercel",
-    "vllm",
-    "xai",
-    "zai",
-)
+HOSTED_PROVIDERS: Final = tuple(HOSTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +40,9 @@ class HostedFactory:
     provider: str
 
     def __call__(self, model_name: str, context: AdapterContext | None = None) -> Model:
-        from mastra_models.pydantic_ai.model import hosted_model
+        from mastra_models.pydantic_ai.providers import hosted_model
 
-        return hosted_model(self.provider, model_name)
+        return hosted_model(self.provider, model_name, clock=context.clock if context else None)
 
 
 def local_model(model_name: str, context: AdapterContext | None = None) -> LocalModel:
@@ -143,20 +104,43 @@ def split_model_name(name: str) -> tuple[str, str]:
     return provider, model
 
 
-def model_from_name(name: str, context: AdapterContext | None = None) -> Model:
+def model_from_name(
+    name: str,
+    context: AdapterContext | None = None,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    max_retries: int | None = None,
+) -> Model:
     """
     The model of that name, from the providers of this package only.
 
     An application that also has providers of other plugins lets ``Mastra`` resolve names.
 
+    Args:
+        name: ``provider/model``.
+        context: Clock and ids of the application.
+        api_key: Key of a hosted provider; by default from its environment variable.
+        base_url: Where to ask instead of the provider's own address, such as a proxy or a server
+            that speaks the same protocol (``openai-chat/...`` for most of them).
+        max_retries: How often a request that failed before its first word is sent again.
+
     Raises:
         ModelNotFoundError: The provider isn't known, or offers no such model.
+        ModelKeyMissingError: The provider wants a key and there is none.
+        DriverNotInstalledError: The provider's client library isn't installed.
+        ConfigError: The provider can't be told a key or an address.
     """
     provider, model = split_model_name(name)
-    if provider == "local":
-        return local_model(model, context)
-    if provider == "scripted":
-        return scripted_model(model, context)
-    if provider in HOSTED_PROVIDERS:
-        return HostedFactory(provider)(model, context)
-    raise ModelNotFoundError(model=name, known=(*OWN_PROVIDERS, *HOSTED_PROVIDERS))
+    if provider in HOSTED:
+        from mastra_models.pydantic_ai.providers import hosted_model
+
+        options = HostedOptions(api_key=api_key, base_url=base_url)
+        if max_retries is not None:
+            options = replace(options, max_retries=max_retries)
+        return hosted_model(provider, model, options, clock=context.clock if context else None)
+    if provider not in OWN_PROVIDERS:
+        raise ModelNotFoundError(model=name, known=(*OWN_PROVIDERS, *HOSTED_PROVIDERS))
+    if (api_key, base_url, max_retries) != (None, None, None):
+        raise ConfigError(f"Model {name!r} is not hosted: it has no key, address or retries.")
+    return local_model(model, context) if provider == "local" else scripted_model(model, context)

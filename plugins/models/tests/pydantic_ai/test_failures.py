@@ -45,8 +45,8 @@ async def provider_that_answers(
 
 def model_at(port: int) -> PydanticAIModel:
     provider = OpenAIProvider(base_url=f"http://127.0.0.1:{port}/v1", api_key="k")
-    provider.client.max_retries = 0
-    return PydanticAIModel(OpenAIChatModel("m1", provider=provider), provider="acme")
+    model = OpenAIChatModel("m1", provider=provider)
+    return PydanticAIModel(model, provider="acme", max_retries=0)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,3 @@ async def test_nonsense_is_a_model_error(ask: Callable[..., Any]) -> None:
     async with provider_that_answers(200, {"what": "is this"}) as model:
         with pytest.raises(ModelError):
             await ask(model)
-
-
-@pytest.fixture
-def unused_tcp_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -12,8 +13,9 @@ from pydantic import Field, field_validator
 from mastra_core.processors import ProcessorArgs
 from mastra_processors.built_in import BuiltIn
 from mastra_processors.held_text import HeldText
+from mastra_processors.off_loop import off_loop
 from mastra_processors.options import Options
-from mastra_processors.redaction import Match, find_matches, redacted, regions_of
+from mastra_processors.redaction import Match, Region, find_matches, redacted, regions_of
 from mastra_processors.regex_presets import PRESETS, Preset, Rule
 from mastra_processors.texts import change_texts, texts_of
 
@@ -107,35 +109,38 @@ class RegexFilter(BuiltIn[RegexFilterOptions]):
                 match
                 for message in args.messages
                 for _, text in texts_of(message)
-                for match in find_matches(text, self.rules)
+                for match in await off_loop(text, self._matches)
             ]
             await self._found(args, found, phase)
             return
         for message in args.messages:
-            reports: list[dict[str, Any]] = []
-            change_texts(message, lambda index, text: self._redact(text, index, reports))  # noqa: B023 – called at once
-            for told in reports:
-                await self._redacted({**told, "phase": phase, "messageId": message.id})
+            changed: dict[int, str] = {}
+            for index, text in list(texts_of(message)):
+                regions = regions_of(await off_loop(text, self._matches))
+                if regions:
+                    changed[index] = redacted(text, regions)
+                    where = {"phase": phase, "messageId": message.id, "partIndex": index}
+                    await self._redacted(text, regions, where)
+            change_texts(message, changed)
 
-    def _redact(self, text: str, index: int, reports: list[dict[str, Any]]) -> str:
-        regions = regions_of(find_matches(text, self.rules))
-        if not regions:
-            return text
+    def _matches(self, text: str) -> list[Match]:
+        return list(find_matches(text, self.rules))
+
+    async def _redacted(
+        self, text: str, regions: Sequence[Region], where: Mapping[str, Any]
+    ) -> None:
+        """Tell what was replaced; the values only if wanted."""
         told = [
-            region.to_wire(with_value=self._value(text[region.start : region.end]))
+            region.to_wire(
+                with_value=text[region.start : region.end]
+                if self.options.include_redacted_values
+                else None
+            )
             for region in regions
         ]
-        reports.append({"partIndex": index, "redactions": told})
-        return redacted(text, regions)
-
-    def _value(self, text: str) -> str | None:
-        return text if self.options.include_redacted_values else None
-
-    async def _redacted(self, detail: dict[str, Any]) -> None:
-        count = len(detail["redactions"])
         await self.report(
-            f"Redacted {count} match{'es' if count > 1 else ''}.",
-            {"strategy": "redact", **detail},
+            f"Redacted {len(told)} match{'es' if len(told) > 1 else ''}.",
+            {"strategy": "redact", **where, "redactions": told},
         )
 
     async def _found(self, args: ProcessorArgs, matches: list[Match], phase: str) -> None:
@@ -187,6 +192,5 @@ class RegexFilter(BuiltIn[RegexFilterOptions]):
         end = len(held.text) if is_end else held.safe_end(regions, waits=size)
         done = [region for region in regions if region.end <= end]
         if done:
-            told = [r.to_wire(with_value=self._value(held.text[r.start : r.end])) for r in done]
-            await self._redacted({"phase": "processOutputStream", "redactions": told})
+            await self._redacted(held.text, done, {"phase": "processOutputStream"})
         return held.let_go(end, done)

@@ -44,7 +44,7 @@ PRESETS: Final[Mapping[Preset, tuple[Rule, ...]]] = MappingProxyType(
                 "private-key",
                 r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?",
             ),
-            _rule("jwt", r"\beyJ[\w-]{8,}\.eyJ[\w-]{4,}\.[\w-]{8,}"),
+            _rule("jwt", r"\beyJ[\w-]{8,2048}\.eyJ[\w-]{4,8192}\.[\w-]{8,}"),
             _rule("aws-key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
             _rule(
                 "api-key", r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|glpat|xox[abpr])[-_][A-Za-z0-9_-]{16,}"

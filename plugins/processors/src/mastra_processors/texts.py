@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 
 from mastra_core.messages.message_list import ListedMessage
 
@@ -21,22 +21,15 @@ def text_of(message: ListedMessage) -> str:
     return "\n".join(text for _, text in texts_of(message))
 
 
-def change_texts(message: ListedMessage, change: Callable[[int, str], str]) -> bool:
-    """
-    Put other texts into a message, in place; False if none is different.
-
-    Args:
-        message: Whose text parts, and flat copy of them, are changed.
-        change: Gets the place of the part and its text, and returns the new one.
-    """
+def change_texts(message: ListedMessage, texts: Mapping[int, str]) -> None:
+    """Put other texts into a message, in place; by the place of their part."""
     has_changed = False
-    for index, text in list(texts_of(message)):
-        new = change(index, text)
-        if new != text:
+    for index, old in list(texts_of(message)):
+        new = texts.get(index, old)
+        if new != old:
             message.parts[index] = {**message.parts[index], "text": new}
             has_changed = True
     if has_changed:
         message.saved = False
         if isinstance(message.content.get("content"), str):
             message.content["content"] = text_of(message)
-    return has_changed

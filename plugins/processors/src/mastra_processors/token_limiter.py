@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -9,11 +10,11 @@ from pydantic import Field
 
 from mastra_core.base.jsonjs import encode
 from mastra_core.base.tasks import call_maybe_async
-from mastra_core.messages.message_list import ListedMessage
+from mastra_core.messages.message_list import ListedMessage, MessageList
 from mastra_core.processors import ProcessorArgs
 from mastra_processors.built_in import BuiltIn
 from mastra_processors.options import Options
-from mastra_processors.texts import change_texts
+from mastra_processors.texts import change_texts, texts_of
 from mastra_processors.tokens import (
     PER_TURN,
     TokenCounter,
@@ -76,10 +77,14 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
         """Hook 2: trim memory again if the run has grown meanwhile."""
         await self._trim_memory(args)
 
-    def process_llm_request(self, args: ProcessorArgs) -> dict[str, Any] | None:
+    async def process_llm_request(self, args: ProcessorArgs) -> dict[str, Any] | None:
         """Hook 4: leave turns out of this request."""
         if self.options.trim_mode == "memory-only":
             return None
+        # Counting a long conversation takes time that others need.
+        return await asyncio.to_thread(self._trimmed, args)
+
+    def _trimmed(self, args: ProcessorArgs) -> dict[str, Any] | None:
         prompt = list(args.prompt)
         systems = [turn for turn in prompt if turn["role"] == "system"]
         turns = [turn for turn in prompt if turn["role"] != "system"]
@@ -129,11 +134,7 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
         options, messages = self.options, args.message_list
         if options.trim_mode != "memory-only":
             return
-        tokens = {message.id: self._of_message(message) for message in messages.messages}
-        systems = [*messages.system_messages]
-        for tagged in messages.tagged_system_messages.values():
-            systems += tagged
-        total = sum(tokens.values()) + sum(tokens_of_turn(turn, self._count) for turn in systems)
+        tokens, total = await asyncio.to_thread(self._tokens_of, messages)
         if total <= options.limit:
             return
         freed = options.at_max_remove_tokens
@@ -147,6 +148,16 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
         removed = messages.remove_by_ids(gone)
         if removed and options.on_memory_trim is not None:
             await call_maybe_async(options.on_memory_trim, removed, args.request_context)
+
+    def _tokens_of(self, messages: MessageList) -> tuple[dict[str, int], int]:
+        """The tokens of each message, and of all with the system messages."""
+        tokens = {message.id: self._of_message(message) for message in messages.messages}
+        systems = [*messages.system_messages]
+        for tagged in messages.tagged_system_messages.values():
+            systems += tagged
+        return tokens, sum(
+            [*tokens.values(), *(tokens_of_turn(turn, self._count) for turn in systems)]
+        )
 
     def _of_message(self, message: ListedMessage) -> int:
         count = PER_TURN
@@ -189,7 +200,7 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
         """Hook 9: cut the answer that wasn't streamed past hook 6."""
         left = self.options.limit
 
-        def cut(_: int, text: str) -> str:
+        def cut(text: str) -> str:
             nonlocal left
             used = self._count(text)
             if used > left:
@@ -202,7 +213,8 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
 
         for message in args.messages:
             if message.role == "assistant":
-                change_texts(message, cut)
+                changed = {index: cut(text) for index, text in list(texts_of(message))}
+                change_texts(message, changed)
 
     def _abort_if_wanted(self, args: ProcessorArgs, used: int) -> None:
         if self.options.strategy == "abort":

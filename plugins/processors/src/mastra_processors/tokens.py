@@ -80,9 +80,11 @@ def cut_to_tokens(text: str, limit: int, count: TokenCounter) -> str:
     """The longest beginning of a text that has no more than ``limit`` tokens."""
     if limit <= 0:
         return ""
-    if count(text) <= limit:
-        return text
-    fits, too_long = 0, len(text)
+    fits, too_long = 0, 8 * limit
+    while count(text[:too_long]) <= limit:
+        if too_long >= len(text):
+            return text
+        fits, too_long = too_long, 2 * too_long
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
         if count(text[:middle]) <= limit:

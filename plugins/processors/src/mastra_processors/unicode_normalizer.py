@@ -8,8 +8,9 @@ from typing import Final
 
 from mastra_core.processors import ProcessorArgs
 from mastra_processors.built_in import BuiltIn
+from mastra_processors.off_loop import off_loop
 from mastra_processors.options import Options
-from mastra_processors.texts import change_texts
+from mastra_processors.texts import change_texts, texts_of
 
 __all__ = ("UnicodeNormalizer", "UnicodeNormalizerOptions")
 
@@ -48,10 +49,13 @@ class UnicodeNormalizer(BuiltIn[UnicodeNormalizerOptions]):
     id = "unicode-normalizer"
     options_type = UnicodeNormalizerOptions
 
-    def process_input(self, args: ProcessorArgs) -> None:
+    async def process_input(self, args: ProcessorArgs) -> None:
         """Hook 1: change the texts of the input in place."""
         for message in args.messages:
-            change_texts(message, lambda _, text: self.normalized(text))
+            changed = {
+                index: await off_loop(text, self.normalized) for index, text in texts_of(message)
+            }
+            change_texts(message, changed)
 
     def normalized(self, text: str) -> str:
         """The text as the options want it."""

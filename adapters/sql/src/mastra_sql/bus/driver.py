@@ -33,13 +33,14 @@ from mastra_core.bus import (
 from mastra_core.bus.topic_class import idle_ttl_ms, is_durable, topic_class
 from mastra_core.bus.trimming import is_trimmable
 from mastra_core.contracts.pubsub import Cursor, DeadLetter, PubSubCapabilities
-from mastra_core.errors import FencedOutError, MastraError, PubSubClosedError
+from mastra_core.errors import FencedOutError, MastraError, PubSubClosedError, PubSubError
 from mastra_core.wire.events import Event
 from mastra_sql.bus.database import OpenDatabase
 from mastra_sql.bus.dialect import BusDialect
 from mastra_sql.bus.envelope import encode_envelope, read_entry
 from mastra_sql.bus.errors import bus_errors
 from mastra_sql.bus.hints import Doorbell, Hints, Pace
+from mastra_sql.bus.remembered import Remembered
 from mastra_sql.bus.statements import BusStatements
 from mastra_sql.bus.sweeper import DROP_AT_ONCE, Sweeper
 from mastra_sql.bus.tables import BusTables
@@ -133,6 +134,9 @@ class SqlBusDriver(ABC):
         self._watched: frozenset[str] = frozenset()
         #: Epoch and revision of the watched topics when they were last looked at.
         self._revisions: dict[str, tuple[int, int]] = {}
+        #: What we wrote ourselves to watched topics, and which of them others wrote to, too.
+        self._own: dict[str, Remembered] = {}
+        self._foreign: set[str] = set()
         #: Topics that changed and were told of since then.
         self._told: set[str] = set()
         #: Topics whose groups are too far behind to let anything go, until when it is no use.
@@ -175,16 +179,32 @@ class SqlBusDriver(ABC):
 
     async def append(self, topic: str, batch: Sequence[Outgoing]) -> Sequence[Exception | None]:
         errors: Sequence[Exception | None] = [None] * len(batch)
+        follows = False
         with bus_errors():
             if any(one.fence is not None or one.dedupe_id is not None for one in batch):
                 errors, appended = await self._append_some(topic, batch)
             else:
-                appended = await self._append_all(topic, [self._new(one) for one in batch])
+                events = [self._new(one) for one in batch]
+                appended = await self._append_all(topic, events)
+                follows = self._remember(topic, events, appended)
             if appended is not None:
                 await self._make_room(topic, appended)
         if appended is not None:
+            if not follows:
+                self._doubt(topic)
             self._tell(topic)
         return errors
+
+    def _remember(self, topic: str, events: Sequence[NewEvent], log: Appended) -> bool:
+        """Whether all that our subscribers may miss of the topic is remembered."""
+        own = self._own.get(topic)
+        payloads = [one.payload for one in events]
+        return own is None or own.append(log.epoch, log.last_seq, payloads)
+
+    def _doubt(self, topic: str) -> None:
+        """There may be more in the topic than what we remember."""
+        if topic in self._own:
+            self._foreign.add(topic)
 
     @abstractmethod
     def insert(self, topic: str, events: Sequence[NewEvent]) -> list[Step]:
@@ -312,18 +332,21 @@ class SqlBusDriver(ABC):
 
     async def clear(self, topic: str) -> None:
         values = {"topic": self.key(topic)}
+        self._forget_own(topic)
         self._full_until.pop(topic, None)
         drop = Step.of(
             self.statements.drop_old_epochs(of_topic=True), {**values, "limit": DROP_AT_ONCE}
         )
         with bus_errors():
             await self._run("clear", [Step.of(one, values) for one in self.statements.clear()])
+            self._doubt(topic)
             self._tell(topic)
             # Others may write in between.
             while len((await self._run("clear", [drop]))[0]) == DROP_AT_ONCE:
                 pass
 
     async def trim(self, topic: str, *, run_id: str, produced_before_ms: int | None) -> None:
+        self._forget_own(topic)
         values = {"topic": self.key(topic), "run_id": self._dialect.text_of(run_id)}
         look = Step.of(self.statements.events_of_run(), values)
         hand_over, drop = self.statements.trim()
@@ -361,10 +384,14 @@ class SqlBusDriver(ABC):
     async def read_after(self, topic: str, position: Position, limit: int) -> Page:
         epoch, after = position
         values = {"topic": self.key(topic), "epoch": epoch, "after": after, "limit": limit}
-        with bus_errors():
-            [rows] = await self._read("read", Step.of(self.statements.read_after(), values))
+        try:
+            with bus_errors():
+                [rows] = await self._read("read", Step.of(self.statements.read_after(), values))
+        except PubSubError:
+            self._doubt(topic)
+            raise
         if not rows:
-            return Page([], position)
+            return Page([], position, is_last=True)
         found_epoch, first_seq = rows[0][0], rows[0][1]
         if epoch not in {found_epoch, _ANY_EPOCH}:
             after = 0
@@ -375,7 +402,31 @@ class SqlBusDriver(ABC):
             if seq is not None and (entry := self._entry(topic, found_epoch, seq, payload))
         ]
         end = rows[-1][2] or max(after, first_seq - 1)
-        return Page(entries, (found_epoch, end), gap)
+        return Page(entries, (found_epoch, end), gap, is_last=len(rows) < limit)
+
+    def remembered(self, topic: str, position: Position, limit: int) -> Page | None:
+        """
+        What we wrote behind this place ourselves; None if that has to be asked for.
+
+        Numbers are given in the order of commits, so what stands right behind a place that was
+        read is what comes next. What others may have written behind it they tell of.
+        """
+        own = self._own.get(topic)
+        if own is None or topic in self._foreign:
+            self._foreign.discard(topic)
+            return None
+        found = own.after(position, limit)
+        if not found:
+            return None
+        epoch, last = position[0], found[-1][0]
+        entries = [
+            entry for seq, payload in found if (entry := self._entry(topic, epoch, seq, payload))
+        ]
+        return Page(entries, (epoch, last), is_last=last == own.last)
+
+    def _forget_own(self, topic: str) -> None:
+        if topic in self._own:
+            self._own[topic] = Remembered()
 
     def _entry(self, topic: str, epoch: int, seq: int, payload: str) -> Entry | None:
         entry = read_entry(payload, topic=topic, epoch=epoch, seq=seq)
@@ -389,6 +440,9 @@ class SqlBusDriver(ABC):
         self._watched = frozenset(topics)
         for topic in self._revisions.keys() - self._watched:
             del self._revisions[topic]
+        # Those that are new here may have been written to by anybody.
+        self._foreign = (self._foreign & self._watched) | (self._watched - self._own.keys())
+        self._own = {topic: self._own.get(topic) or Remembered() for topic in self._watched}
         if self._bell is None:
             raise PubSubClosedError
         await self._bell.follow(self._hints, {f"t:{self.key(topic)}" for topic in topics})
@@ -396,10 +450,13 @@ class SqlBusDriver(ABC):
 
     async def wake(self) -> Collection[str] | None:
         names = await self._hints.wait(self._clock, self._seconds_to_next_look())
-        if names:
+        if names is None:
+            self._foreign.update(self._watched)
+        elif names:
             self._pace.news()
             topics = [self._topic_of(name) for name in names]
             self._told.update(topics)
+            self._foreign.update(topics)
             return topics
         changed = await self._changed_topics()
         if changed:
@@ -427,6 +484,7 @@ class SqlBusDriver(ABC):
             known = self._revisions.get(topic or "")
             if topic is not None and known != (epoch, revision):
                 self._revisions[topic] = (epoch, revision)
+                self._foreign.add(topic)
                 changed.append(topic)
                 has_missed = has_missed or (known is not None and topic not in self._told)
         self._told.clear()
@@ -627,6 +685,7 @@ class SqlBusDriver(ABC):
         ]
         with bus_errors():
             results = await self._run("requeue", [Step.of(one, values) for one in statements])
+        self._doubt(topic)
         self._tell(topic)
         return bool(results[-2])
 

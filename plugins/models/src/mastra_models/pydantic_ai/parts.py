@@ -28,8 +28,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from mastra_core.contracts.model import ModelPart
+from mastra_models.pydantic_ai.metadata import metadata_of
 
-__all__ = ("PartWriter", "finish_part", "metadata_part", "usage_from")
+__all__ = ("PartWriter", "finish_part", "metadata_part", "usage_from", "was_cut")
 
 _FINISH_REASONS: Final = {
     "stop": "stop",
@@ -38,6 +39,8 @@ _FINISH_REASONS: Final = {
     "tool_call": "tool-calls",
     "error": "error",
 }
+#: Details that are members of other parts.
+_TOLD: Final = frozenset({"finish_reason", "timestamp"})
 
 
 @dataclass(slots=True)
@@ -46,6 +49,8 @@ class _Open:
 
     id: str
     part: ModelResponsePart
+    #: Metadata that the listener has already.
+    told: ModelPart = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -81,13 +86,15 @@ class PartWriter:
     def _start(self, index: int, part: ModelResponsePart) -> Iterator[ModelPart]:
         match part:
             case TextPart(content=text):
-                self._open[index] = _Open(str(index), part)
-                yield {"type": "text-start", "id": str(index)}
+                known = metadata_of(part, self.system)
+                self._open[index] = _Open(str(index), part, told=known)
+                yield {"type": "text-start", "id": str(index), **known}
                 if text:
-                    yield {"type": "text-delta", "id": str(index), "delta": text}
+                    yield {"type": "text-delta", "id": str(index), "delta": text, **known}
             case ThinkingPart(content=text):
+                known = metadata_of(part, self.system)
                 self._open[index] = _Open(str(index), part)
-                yield {"type": "reasoning-start", "id": str(index)}
+                yield {"type": "reasoning-start", "id": str(index), **known}
                 if text:
                     yield {"type": "reasoning-delta", "id": str(index), "delta": text}
             case ToolCallPart(tool_call_id=call_id, tool_name=name):
@@ -127,21 +134,24 @@ class PartWriter:
         part = opened.part
         match part:
             case TextPart():
-                yield {"type": "text-end", "id": opened.id}
+                yield from self._end("text", opened, metadata_of(part, self.system))
             case ThinkingPart():
-                yield {"type": "reasoning-end", "id": opened.id, **self._signature(part)}
+                yield from self._end("reasoning", opened, metadata_of(part, self.system))
             case ToolCallPart():
-                yield {"type": "tool-input-end", "id": opened.id}
-                yield _call(part, opened.id)
+                known = metadata_of(part, self.system)
+                yield {"type": "tool-input-end", "id": opened.id, **known}
+                yield {**_call(part, opened.id), **known}
             case NativeToolCallPart():
                 yield {**_call(part, opened.id), "providerExecuted": True}
             case _:
                 return
 
-    def _signature(self, part: ThinkingPart) -> dict[str, Any]:
-        known = {"id": part.id, "signature": part.signature}
-        facts = {name: value for name, value in known.items() if value is not None}
-        return {"providerMetadata": {self.system: facts}} if facts else {}
+    @staticmethod
+    def _end(kind: str, opened: _Open, known: ModelPart) -> Iterator[ModelPart]:
+        """The end of a block; metadata that came late is told with a last, empty piece of it."""
+        if known and known != opened.told:
+            yield {"type": f"{kind}-delta", "id": opened.id, "delta": "", **known}
+        yield {"type": f"{kind}-end", "id": opened.id, **known}
 
 
 def _call(part: ToolCallPart | NativeToolCallPart, call_id: str) -> ModelPart:
@@ -177,25 +187,53 @@ def usage_from(usage: RequestUsage) -> dict[str, int]:
         "outputTokens": usage.output_tokens,
         "totalTokens": usage.input_tokens + usage.output_tokens,
     }
-    if usage.output_reasoning_tokens:
-        counts["reasoningTokens"] = usage.output_reasoning_tokens
-    if usage.cache_read_tokens:
-        counts["cachedInputTokens"] = usage.cache_read_tokens
-    return counts
+    further = {
+        "reasoningTokens": usage.output_reasoning_tokens,
+        "cachedInputTokens": usage.cache_read_tokens,
+        "cacheCreationInputTokens": usage.cache_write_tokens,
+    }
+    return counts | {name: count for name, count in further.items() if count}
 
 
-def finish_part(response: ModelResponse) -> ModelPart:
+def was_cut(response: ModelResponse) -> bool:
+    """
+    Did the provider's stream end without its end?
+
+    Providers say why they stop. Where one doesn't, pydantic-ai fills in a reason; a whole
+    answer then still ends with its usage. The models of pydantic-ai that nobody hosts say
+    neither, and have no address.
+    """
+    if response.state == "incomplete":
+        return True
+    if response.provider_url is None or (response.provider_details or {}).get("finish_reason"):
+        return False
+    reason = response.finish_reason
+    return reason is None or (reason == "stop" and not response.usage.has_values())
+
+
+def finish_part(response: ModelResponse, system: str) -> ModelPart:
     """The last part; a reason that the provider didn't give follows from what it sent."""
     called = any(isinstance(part, ToolCallPart) for part in response.parts)
+    details = response.provider_details or {}
     reason = _FINISH_REASONS.get(response.finish_reason or "")
-    if reason is None or (reason == "stop" and called):
+    if reason is None and details.get("finish_reason") is not None:
+        reason = "other"
+    if reason is None or (reason in ("stop", "other") and called):
         reason = "tool-calls" if called else "stop"
-    return {"type": "finish", "finishReason": reason, "usage": usage_from(response.usage)}
+    part: ModelPart = {
+        "type": "finish",
+        "finishReason": reason,
+        "usage": usage_from(response.usage),
+    }
+    if further := {name: value for name, value in details.items() if name not in _TOLD}:
+        part["providerMetadata"] = {system: further}
+    return part
 
 
 def metadata_part(response: ModelResponse) -> ModelPart:
     """Who answered, as far as the provider said."""
-    part: ModelPart = {"type": "response-metadata", "timestamp": response.timestamp}
+    told_at = (response.provider_details or {}).get("timestamp", response.timestamp)
+    part: ModelPart = {"type": "response-metadata", "timestamp": told_at}
     if response.provider_response_id:
         part["id"] = response.provider_response_id
     if response.model_name:

@@ -32,6 +32,7 @@ from pydantic_ai.messages import (
 )
 
 from mastra_core.errors import ModelError
+from mastra_models.pydantic_ai.metadata import facts_from_options
 
 __all__ = ("messages_from_prompt",)
 
@@ -167,8 +168,10 @@ def _response_parts(turn: Mapping[str, Any], system: str) -> Iterator[ModelRespo
     for part in content or ():
         match part.get("type"):
             case "text":
-                if text := part.get("text"):
-                    yield TextPart(content=str(text))
+                facts = _facts(part, system)
+                facts.pop("signature", None)
+                if part.get("text") or "provider_details" in facts:
+                    yield TextPart(content=str(part.get("text") or ""), **facts)
             case "reasoning":
                 yield _thinking(part, system)
             case "file":
@@ -178,7 +181,9 @@ def _response_parts(turn: Mapping[str, Any], system: str) -> Iterator[ModelRespo
             case "tool-call" if part.get("providerExecuted"):
                 yield NativeToolCallPart(**_call_fields(part), provider_name=system)
             case "tool-call":
-                yield ToolCallPart(**_call_fields(part))
+                facts = _facts(part, system)
+                facts.pop("signature", None)
+                yield ToolCallPart(**_call_fields(part), **facts)
             case "tool-result":
                 yield NativeToolReturnPart(
                     tool_name=str(part.get("toolName") or ""),
@@ -193,10 +198,11 @@ def _response_parts(turn: Mapping[str, Any], system: str) -> Iterator[ModelRespo
 
 
 def _thinking(part: Mapping[str, Any], system: str) -> ThinkingPart:
-    facts = (part.get("providerOptions") or {}).get(system) or {}
-    known = {name: facts[name] for name in ("id", "signature") if name in facts}
-    provider = system if known else None
-    return ThinkingPart(content=str(part.get("text") or ""), provider_name=provider, **known)
+    return ThinkingPart(content=str(part.get("text") or ""), **_facts(part, system))
+
+
+def _facts(part: Mapping[str, Any], system: str) -> dict[str, Any]:
+    return facts_from_options(part.get("providerOptions"), system)
 
 
 def _call_fields(part: Mapping[str, Any]) -> dict[str, Any]:

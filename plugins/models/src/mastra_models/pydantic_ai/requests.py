@@ -39,6 +39,10 @@ SETTINGS: Final[Mapping[str, str]] = {
 _OURS: Final = frozenset({"maxRetries", "timeoutMs"})
 
 
+#: Options of providers whose own members have names of ours, too.
+_NESTED: Final = frozenset({"thinking", "thinkingConfig"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """One request in pydantic-ai's terms, and what couldn't be said in them."""
@@ -65,7 +69,7 @@ def asked_from_request(request: ModelRequest, model: Model) -> Asked:
         for tool in request.tools
     ]
     mode, output = _output(request.response_format, model)
-    settings, warnings = _settings(request, model.system)
+    settings, warnings = _settings(request, model)
     if tools:
         settings["tool_choice"] = _tool_choice(request.tool_choice, [tool.name for tool in tools])
     if request.include_raw_chunks:
@@ -105,23 +109,43 @@ def _output(
     return ("native" if model.profile.get("supports_json_schema_output") else "prompted"), wanted
 
 
-def _settings(request: ModelRequest, system: str) -> tuple[ModelSettings, list[ModelPart]]:
+def _settings(request: ModelRequest, model: Model) -> tuple[ModelSettings, list[ModelPart]]:
+    ignored = _ignored_settings(model)
     told: dict[str, Any] = {}
     warnings: list[ModelPart] = []
     for name, value in request.settings.items():
         if value is None or name in _OURS:
             continue
-        if name in SETTINGS:
-            told[SETTINGS[name]] = value
-        else:
+        theirs = SETTINGS.get(name)
+        if theirs is None or theirs in ignored:
             warnings.append({"type": "unsupported-setting", "setting": name})
+        else:
+            told[theirs] = value
     if limit_ms := request.settings.get("timeoutMs"):
-        told["timeout"] = limit_ms / 1000
+        told["request_timeout" if "timeout" in ignored else "timeout"] = limit_ms / 1000
+    if "max_retries" not in ignored:
+        # Sent once by the client: who sends it again is up to us, alike for all providers.
+        told["max_retries"] = 0
+    system = model.system
     for name, value in (request.provider_options.get(system) or {}).items():
-        told[f"{system.replace('-', '_')}_{_snake(name)}"] = value
+        key = f"{system.replace('-', '_')}_{_snake(name)}"
+        told[key] = _with_snake_keys(value) if name in _NESTED else value
     # True: the keys are those of the TypedDict, or of one of its provider-specific children.
     return cast("ModelSettings", told), warnings
 
 
+def _ignored_settings(model: Model) -> frozenset[str]:
+    """Settings that would have no effect on this model."""
+    of_model = cast("Mapping[str, Any]", model.profile).get("openai_unsupported_model_settings")
+    # True: a profile is a TypedDict whose members depend on the provider.
+    return frozenset({*model.unsupported_settings, *(of_model or ())})
+
+
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+def _with_snake_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_snake(str(name)): member for name, member in value.items()}
+    return value
