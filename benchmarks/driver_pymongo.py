@@ -127,7 +127,10 @@ class PymongoDriver(Driver):
     @asynccontextmanager
     async def hearing(self) -> AsyncIterator[Call]:
         """An insert, and the change stream that tells of it."""
-        rows = self._database["plain_heard"].with_options(write_concern=WriteConcern(w=1))
+        rows = self._database["plain_heard"].with_options(
+            # With less care a set of one shows its changes ten times a second.
+            write_concern=WriteConcern(w="majority", j=True)
+        )
         seen, started = asyncio.Event(), asyncio.Event()
 
         async def watch() -> None:

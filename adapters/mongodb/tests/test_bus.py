@@ -13,8 +13,10 @@ from pymongo.asynchronous.database import AsyncDatabase
 from mastra_conformance.suites.pubsub.support import Recorder
 from mastra_core.bus import Page
 from mastra_core.errors import FencedOutError
+from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.events import Event
-from mastra_mongodb import MongoLease, MongoPubSub
+from mastra_mongodb import MongoLease, MongoPubSub, MongoSettings
+from mastra_mongodb.home import share_home
 from mastra_mongodb.pubsub.envelope import Row, encode_event, event_document, row_from
 from mastra_mongodb.pubsub.sweeper import Sweeper
 from mastra_mongodb.pubsub.tails import Tail
@@ -39,6 +41,26 @@ async def buses(server: str, database: Database) -> AsyncIterator[list[MongoPubS
             )
             for _ in range(4)
         ]
+
+
+# -- the journal ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("product", "is_asked"), [("mongodb", True), ("mongodb-standalone", False)]
+)
+async def test_a_lone_member_of_a_set_is_asked_to_write_its_journal(
+    server: str, database: Database, *, is_asked: bool
+) -> None:
+    """Else its change stream shows others ten times a second what was published."""
+    settings = MongoSettings(url=server, database=database.name)
+    async with share_home(settings, AdapterContext()) as home:
+        await home.feed.ring([{"t": "t", "e": 1, "s": 1}])
+        asked = [task for task in asyncio.all_tasks() if task.get_name() == "mongodb-journal"]
+
+        assert home.pool.is_alone == is_asked
+        assert bool(asked) == is_asked
+        await asyncio.gather(*asked)
 
 
 # -- the log ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from bson import Timestamp
 from pymongo import CursorType, WriteConcern
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from mastra_core.base.clock import Clock
 from mastra_mongodb.errors import heed, requests
@@ -34,6 +34,8 @@ _AWAIT_MS: Final = 1_000
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 _WARN_EVERY_S: Final = 30.0
+#: No event has such a key.
+_NOBODY: Final = "nobody"
 #: Server codes that say: there are no change streams for you.
 _NOT_FOR_US: Final = frozenset({13, 40573, 40415})
 
@@ -79,6 +81,8 @@ class Feed:
         self._listeners: list[Listener] = []
         self._task: asyncio.Task[None] | None = None
         self._live = asyncio.Event()
+        self._hastening: asyncio.Task[None] | None = None
+        self._is_waiting = False
         self._warned_at: float | None = None
         self._source: _Source = (
             _ChangeStream(pool, names) if pool.is_replicated else _Tail(pool, names)
@@ -111,19 +115,46 @@ class Feed:
 
     async def close(self) -> None:
         """Stop; idempotent."""
-        task, self._task = self._task, None
+        tasks = [task for task in (self._task, self._hastening) if task is not None]
+        self._task = self._hastening = None
         self._listeners.clear()
-        if task is not None:
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def ring(self, hints: Sequence[dict[str, Any]]) -> None:
         """Leave hints for other processes, where they need them; they may get lost."""
-        if not self.has_documents:
+        if self.has_documents:
+            if self._pool.is_alone:
+                self._hasten()
+        else:
             wake = self._pool.collection(self._names(WAKE)).with_options(
                 write_concern=WriteConcern(w=0)
             )
             await wake.insert_many([{**hint, "at": Timestamp(0, 0)} for hint in hints])
+
+    def _hasten(self) -> None:
+        """
+        Have the server write its journal at once.
+
+        A change stream shows what a majority has on disk. Members of a larger set write down
+        what they get from each other; a single one does so ten times a second unless somebody
+        waits for it. We do, one call at a time, whoever wrote meanwhile.
+        """
+        self._is_waiting = True
+        if self._hastening is None or self._hastening.done():
+            self._hastening = asyncio.get_running_loop().create_task(
+                self._wait_for_journal(), name="mongodb-journal"
+            )
+
+    async def _wait_for_journal(self) -> None:
+        events = self._pool.collection(self._names(EVENTS))
+        while self._is_waiting:
+            self._is_waiting = False
+            with suppress(PyMongoError, ConnectionError):
+                # Changes nothing, and waits until all before it is on disk.
+                await events.update_one({"_id": _NOBODY}, {"$unset": {"none": ""}})
 
     # -- for sources -----------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ class MongoPool:
         self.where: str = redact_url(settings.url)
         #: Whether there are transactions and change streams.
         self.is_replicated = False
+        #: A replica set of one: what it commits it has to write to its own journal first.
+        self.is_alone = False
         self.version = ""
         self.connections = ConnectionCounter()
         self._rng = random.Random()  # noqa: S311 – spreads retries, protects nothing
@@ -146,6 +148,7 @@ class MongoPool:
             await self.close()
             raise OldServerError(self.version)
         self.is_replicated = "setName" in hello or hello.get("msg") == "isdbgrid"
+        self.is_alone = "setName" in hello and len(hello.get("hosts", ())) == 1
 
     async def close(self) -> None:
         """Close the client; idempotent."""
