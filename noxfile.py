@@ -50,6 +50,7 @@ PACKAGES = {
     "mastra-redis": ("adapters/redis", "mastra_redis", ""),
     "mastra-models": ("plugins/models", "mastra_models", "[local,hosted]"),
     "mastra-processors": ("plugins/processors", "mastra_processors", ""),
+    "mastra-otel": ("plugins/otel", "mastra_otel", "[otlp]"),
     "mastra-cli": ("plugins/cli", "mastra_cli", ""),
     "mastra-conformance": ("conformance_tests", "mastra_conformance", ""),
 }
@@ -64,6 +65,7 @@ TESTS = {
     "redis": ["adapters/redis/tests"],
     "models": ["plugins/models/tests"],
     "processors": ["plugins/processors/tests"],
+    "otel": ["plugins/otel/tests"],
     "cli": ["plugins/cli/tests"],
     "conformance": ["conformance_tests/tests"],
     "together": ["tests/together"],

@@ -28,6 +28,7 @@ _WITHOUT_COMMANDS: Final = frozenset(
         "mastra-cli",
         "mastra-models",
         "mastra-processors",
+        "mastra-otel",
         "mastra-sql",
         "mastra-libsql",
         "mastra-postgres",
