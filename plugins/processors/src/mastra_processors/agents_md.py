@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from pydantic import Field
 
@@ -101,7 +101,7 @@ class AgentsMDInjector(BuiltIn[AgentsMDInjectorOptions]):
     """
 
     id = "agents-md-injector"
-    options_type = AgentsMDInjectorOptions
+    options_type: ClassVar[type[Options]] = AgentsMDInjectorOptions
 
     async def process_input_step(self, args: ProcessorArgs) -> None:
         """Hook 2."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -34,7 +34,7 @@ class BatchParts(BuiltIn[BatchPartsOptions]):
     """
 
     id = "batch-parts"
-    options_type = BatchPartsOptions
+    options_type: ClassVar[type[Options]] = BatchPartsOptions
 
     def process_output_stream(self, args: ProcessorArgs) -> _Chunk | None:
         """Hook 6: hold a piece of text, or let all that are held go."""

@@ -57,7 +57,7 @@ class BrowserContext(BuiltIn[BrowserContextOptions]):
     """
 
     id = "browser-context"
-    options_type = BrowserContextOptions
+    options_type: ClassVar[type[Options]] = BrowserContextOptions
     state_id: ClassVar[str] = "browser"
 
     @cached_property

@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict
@@ -31,7 +31,7 @@ class BrowserState(Options):
     ``browser``; members that we don't know are kept apart.
     """
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
     )
 
@@ -83,7 +83,7 @@ class DevToolsBrowser:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname or parts.port is None:
             raise ConfigError(f"A DevTools endpoint is http://<host>:<port>, not {url!r}.")
-        self.url = f"http://{parts.hostname}:{parts.port}"
+        self.url: str = f"http://{parts.hostname}:{parts.port}"
         self._host, self._port = parts.hostname, parts.port
         self._was_open = False
 

@@ -6,18 +6,21 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from mastra_core.base.clock import Clock
+from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.plugins import AdapterContext
 from mastra_core.plugins.settings import options_instance
 from mastra_processors.options import Options
 
-__all__ = ("BuiltIn", "Violation")
+__all__ = ("BuiltIn", "OnViolation", "Violation")
 
 logger = logging.getLogger(__name__)
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 #: ``{processorId, message, detail}``.
 Violation = dict[str, Any]
+OnViolation = Callable[[Violation], Awaitable[None] | None]
 
 
 class BuiltIn(Generic[OptionsT]):
@@ -47,7 +50,7 @@ class BuiltIn(Generic[OptionsT]):
         context: AdapterContext | None = None,
         *,
         id: str | None = None,
-        on_violation: Callable[[Violation], Awaitable[None] | None] | None = None,
+        on_violation: OnViolation | None = None,
         **members: Any,
     ) -> None:
         if id is not None:
@@ -55,11 +58,11 @@ class BuiltIn(Generic[OptionsT]):
         if options is None:
             where = f"the options of {self.id!r}"
             options = cast(OptionsT, options_instance(self.options_type, members, where=where))
-        self.options = options
+        self.options: OptionsT = options
         context = context or AdapterContext()
-        self.clock = context.clock
-        self.ids = context.ids
-        self.on_violation = on_violation
+        self.clock: Clock = context.clock
+        self.ids: Ids = context.ids
+        self.on_violation: OnViolation | None = on_violation
 
     async def report(self, message: str, detail: Any) -> None:
         """Tell ``on_violation`` what was found; the runner does so for aborts."""

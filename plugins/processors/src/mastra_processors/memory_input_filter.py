@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mastra_core.messages.message_list import ListedMessage, MessageList
 from mastra_core.processors import ProcessorArgs
@@ -37,7 +37,7 @@ class MemoryInputFilter(BuiltIn[MemoryInputFilterOptions]):
     """
 
     id = "memory-input-filter"
-    options_type = MemoryInputFilterOptions
+    options_type: ClassVar[type[Options]] = MemoryInputFilterOptions
 
     async def process_input(self, args: ProcessorArgs) -> None:
         """Hook 1."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, ClassVar
 
 from mastra_core.processors import ProcessorArgs
 from mastra_processors.built_in import BuiltIn
@@ -31,7 +31,7 @@ class ProviderHistoryCompat(BuiltIn[ProviderHistoryCompatOptions]):
     """
 
     id = "provider-history-compat"
-    options_type = ProviderHistoryCompatOptions
+    options_type: ClassVar[type[Options]] = ProviderHistoryCompatOptions
 
     def process_llm_request(self, args: ProcessorArgs) -> dict[str, Any] | None:
         """Hook 4: change the prompt of this request."""

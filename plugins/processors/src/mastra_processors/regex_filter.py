@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -77,9 +77,9 @@ class RegexFilter(BuiltIn[RegexFilterOptions]):
     """
 
     id = "regex-filter"
-    options_type = RegexFilterOptions
+    options_type: ClassVar[type[Options]] = RegexFilterOptions
     #: What can't be judged doesn't get out.
-    on_stream_error = "closed"
+    on_stream_error: ClassVar[str] = "closed"
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:

@@ -68,7 +68,7 @@ class ResponseCache(BuiltIn[ResponseCacheOptions]):
     """
 
     id = "mastra/response-cache"
-    options_type = ResponseCacheOptions
+    options_type: ClassVar[type[Options]] = ResponseCacheOptions
     #: Where the request context holds what one call says.
     CONTEXT_KEY: ClassVar[str] = "mastra__response_cache_context"
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -54,8 +54,8 @@ class SkillSearch(BuiltIn[SkillSearchOptions]):
     """
 
     id = "skill-search"
-    options_type = SkillSearchOptions
-    provides_skill_discovery = "on-demand"
+    options_type: ClassVar[type[Options]] = SkillSearchOptions
+    provides_skill_discovery: ClassVar[str] = "on-demand"
 
     @cached_property
     def loaded(self) -> LoadedNames:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from xml.sax.saxutils import escape
 
 from mastra_core import FunctionTool
@@ -38,7 +38,7 @@ class Skills(BuiltIn[SkillsOptions]):
     """
 
     id = "skills-processor"
-    options_type = SkillsOptions
+    options_type: ClassVar[type[Options]] = SkillsOptions
 
     async def process_input_step(self, args: ProcessorArgs) -> StepPatch | None:
         """Hook 2: the list, and the tools that read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -57,7 +57,7 @@ class StreamErrorRetry(BuiltIn[StreamErrorRetryOptions]):
     """
 
     id = "stream-error-retry-processor"
-    options_type = StreamErrorRetryOptions
+    options_type: ClassVar[type[Options]] = StreamErrorRetryOptions
 
     async def process_api_error(self, args: ProcessorArgs) -> dict[str, Any] | None:
         """Hook 10: wait, then ask for a repeat; None leaves the error to others."""

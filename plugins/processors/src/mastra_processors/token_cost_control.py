@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -72,7 +72,7 @@ class TokenCostControl(BuiltIn[TokenCostControlOptions]):
     """
 
     id = "token-cost-control"
-    options_type = TokenCostControlOptions
+    options_type: ClassVar[type[Options]] = TokenCostControlOptions
 
     @cached_property
     def ledger(self) -> CostLedger:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -62,7 +62,7 @@ class TokenLimiter(BuiltIn[TokenLimiterOptions]):
     """
 
     id = "token-limiter"
-    options_type = TokenLimiterOptions
+    options_type: ClassVar[type[Options]] = TokenLimiterOptions
 
     def _count(self, text: str) -> int:
         return (self.options.token_counter or estimate_tokens)(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -36,7 +36,7 @@ class ToolCallFilter(BuiltIn[ToolCallFilterOptions]):
     """
 
     id = "tool-call-filter"
-    options_type = ToolCallFilterOptions
+    options_type: ClassVar[type[Options]] = ToolCallFilterOptions
 
     def process_llm_request(self, args: ProcessorArgs) -> dict[str, Any] | None:
         """Hook 4: the prompt without these calls; None if there are none."""

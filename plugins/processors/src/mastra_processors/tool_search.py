@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -79,7 +79,7 @@ class ToolSearch(BuiltIn[ToolSearchOptions]):
     """Gives the model ``search_tools`` and ``load_tool``; what it loads, it has from the next step."""
 
     id = "tool-search"
-    options_type = ToolSearchOptions
+    options_type: ClassVar[type[Options]] = ToolSearchOptions
 
     @cached_property
     def _own(self) -> dict[str, Tool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from mastra_core.messages.message_list import MessageList
 from mastra_core.processors import ProcessorArgs
@@ -36,7 +36,7 @@ class TrailingAssistantGuard(BuiltIn[TrailingAssistantGuardOptions]):
     """
 
     id = "trailing-assistant-guard"
-    options_type = TrailingAssistantGuardOptions
+    options_type: ClassVar[type[Options]] = TrailingAssistantGuardOptions
 
     def process_input_step(self, args: ProcessorArgs) -> None:
         """Hook 2."""

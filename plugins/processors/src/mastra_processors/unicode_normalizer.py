@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final
+from typing import ClassVar, Final
 
 from mastra_core.processors import ProcessorArgs
 from mastra_processors.built_in import BuiltIn
@@ -47,7 +47,7 @@ class UnicodeNormalizer(BuiltIn[UnicodeNormalizerOptions]):
     """
 
     id = "unicode-normalizer"
-    options_type = UnicodeNormalizerOptions
+    options_type: ClassVar[type[Options]] = UnicodeNormalizerOptions
 
     async def process_input(self, args: ProcessorArgs) -> None:
         """Hook 1: change the texts of the input in place."""

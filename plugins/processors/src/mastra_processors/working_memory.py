@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -68,7 +68,7 @@ class WorkingMemory(BuiltIn[WorkingMemoryOptions]):
     """
 
     id = "working-memory"
-    options_type = WorkingMemoryOptions
+    options_type: ClassVar[type[Options]] = WorkingMemoryOptions
 
     async def process_input(self, args: ProcessorArgs) -> None:
         """Hook 1: tell the model what the notes say."""

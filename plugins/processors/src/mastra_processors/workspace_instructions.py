@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.processors import ProcessorArgs
@@ -42,7 +42,7 @@ class WorkspaceInstructions(BuiltIn[WorkspaceInstructionsOptions]):
     """Tells which folders there are, how they are called, and which can't be changed."""
 
     id = "workspace-instructions-processor"
-    options_type = WorkspaceInstructionsOptions
+    options_type: ClassVar[type[Options]] = WorkspaceInstructionsOptions
 
     async def process_input_step(self, args: ProcessorArgs) -> None:
         """Hook 2."""
