@@ -17,7 +17,7 @@ from mastra_core.agent.memory import MemoryOptions
 from mastra_core.agent.options import RunOptions
 from mastra_core.background.settings import BackgroundTaskSettings, Cleanup, Retries
 from mastra_core.bus.options import BusOptions
-from mastra_core.config import VARIABLES, AdapterSection, PluginsSection
+from mastra_core.config import VARIABLES, AdapterSection, PluginsSection, TelemetrySection
 from mastra_core.contracts import capabilities
 from mastra_core.contracts.background import BackgroundPolicy
 from mastra_core.contracts.processor import HOOKS
@@ -28,6 +28,7 @@ from mastra_core.plugins.loading import import_name
 from mastra_core.plugins.specs import Role
 from mastra_core.wire import tables as names
 from mastra_core.wire.baseline import WIRE
+from mastra_otel.options import OtelOptions
 from mastra_processors.options import Options
 from mastra_processors.plugin import mastra_processors
 from mastra_sql.bus.tables import build_bus_tables
@@ -107,6 +108,11 @@ def settings_page() -> str:
         "Any other member is an option of the adapter that the URL chooses, and is checked by it.",
         "### plugins",
         _fields(PluginsSection),
+        "### telemetry",
+        _fields(TelemetrySection),
+        "Any other member is a table of options for the exporter of this name, such as "
+        "`[telemetry.otel]`:",
+        _fields(OtelOptions),
         "## Environment variables",
         table(
             ("Variable", "Setting"),
