@@ -19,8 +19,9 @@ from mastra_core.contracts.background import (
     background_override,
 )
 from mastra_core.contracts.storage.background_tasks import TaskFilter
-from mastra_core.contracts.tool import Tool, ToolContext
+from mastra_core.contracts.tool import DelegatedCall, Tool, ToolContext
 from mastra_core.errors import ToolError
+from mastra_core.loop.delegating import delegated_call, delegated_record
 from mastra_core.wire.chunks import RUN_CHUNKS, Chunk
 from mastra_core.wire.tasks import TERMINAL_TASK_STATUSES, BackgroundTask
 
@@ -208,22 +209,36 @@ class _TaskWriter:
 
 
 def _context_of_task(context: ToolContext, execution: TaskExecution) -> ToolContext:
-    async def suspend(payload: Any = None, **_options: Any) -> None:
+    task = execution.task
+
+    async def suspend(
+        payload: Any = None, *, delegated: DelegatedCall | None = None, **_options: Any
+    ) -> None:
+        if delegated is not None:
+            own = {"toolCallSuspended": sanitize_copy(payload)}
+            payload = delegated_record(own, task.tool_call_id, delegated)
         await execution.suspend(payload)
 
-    task = execution.task
+    earlier = task.suspend_payload if execution.is_resumed else None
+    inner = delegated_call(earlier) if isinstance(earlier, Mapping) else None
     return replace(
         context,
         writer=_TaskWriter(execution),
         suspend=suspend,
         resume_data=execution.resume_data,
         is_resumed=execution.is_resumed,
-        suspend_payload=task.suspend_payload if execution.is_resumed else None,
+        suspend_payload=_own_payload(earlier) if inner is not None else earlier,
+        delegated=inner,
         abort=execution.abort,
         background=BackgroundContext(
             task_id=task.id, disposition=execution.disposition, adopt=execution.adopt
         ),
     )
+
+
+def _own_payload(payload: Any) -> Any:
+    """Of a task that waits for a call of another run: what that one suspended with."""
+    return payload.get("toolCallSuspended") if isinstance(payload, Mapping) else None
 
 
 def executor_of_tool(agent: Agent, tool_name: str) -> TaskExecutor | None:

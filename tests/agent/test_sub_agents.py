@@ -54,13 +54,16 @@ def requests_of(given: Agent) -> list[Any]:
 
 
 @asynccontextmanager
-async def app(*agents: Agent, storage: Storage | None = None) -> AsyncIterator[Mastra]:
+async def app(
+    *agents: Agent, storage: Storage | None = None, **options: Any
+) -> AsyncIterator[Mastra]:
     async with Mastra(
         storage=storage or InMemoryStorage(),
         lease="memory:",
         agents=agents,
         settings=Settings(),
         notifications={"enabled": False},
+        **options,
     ) as mastra:
         yield mastra
 
@@ -316,6 +319,43 @@ async def test_a_policy_for_the_whole_run_holds_for_sub_agents() -> None:
         assert "harmless" == (await output.suspend_payload)["toolName"]
         output = await boss.approve_tool_call(output.run_id)
         assert "fine" == await output.text
+
+
+async def test_a_sub_agent_in_the_background_waits_too() -> None:
+    """Whoever answers the task answers its run."""
+    worker = agent("worker", [tool_call("deploy", {"env": "p"})], [text("did")], tools=[deploy])
+    boss = agent(
+        "boss",
+        [asks()],
+        [text("started")],
+        agents=[worker],
+        background_tasks={"tools": {"worker": True}},
+    )
+    async with app(boss, background_tasks={"shutdown_grace_ms": 0}) as mastra:
+        manager = mastra.background_tasks
+        assert manager is not None
+        output = await ended(boss)
+        assert "started" == await output.text
+
+        waiting = await _settled(manager)
+        assert "suspended" == waiting.status
+        assert {"toolName": "deploy", "args": {"env": "p"}, "toolCallId": "outer"} == (
+            waiting.suspend_payload["requireToolApproval"]
+        )
+        await manager.resume(waiting.id, {"approved": True})
+        task = await _settled(manager)
+
+        assert ("completed", "did") == (task.status, task.result["text"])
+        assert 0 == (await worker.list_suspended_runs()).total
+
+
+async def _settled(manager: Any) -> Any:
+    async with asyncio.timeout(30):
+        while True:
+            [task] = (await manager.list_tasks()).tasks
+            if task.status not in ("pending", "running"):
+                return task
+            await asyncio.sleep(0.005)
 
 
 # -- ends -----------------------------------------------------------------------------------------
