@@ -60,6 +60,7 @@ class Segment:
     """Statements between two sync points, and whoever waits for their results."""
 
     __slots__ = (
+        "behind",
         "commands",
         "deadline",
         "error",
@@ -79,8 +80,11 @@ class Segment:
         *,
         is_open: bool = False,
         writes: bool = False,
+        behind: Segment | None = None,
     ) -> None:
         self.commands = commands
+        #: What follows at once, in a transaction of its own, whatever becomes of this one.
+        self.behind = behind
         self.future = future
         #: It may wait for a lock; others shouldn't wait behind it.
         self.writes = writes
@@ -194,13 +198,7 @@ class Channel:
         if not self._flights:
             self._moved = self._loop.time()
         try:
-            names = self._names(segment)
-            for command, name in zip(segment.commands, names, strict=True):
-                values = command.values or []  # older drivers take nothing but lists
-                if name is None:
-                    pgconn.send_query_params(command.sql, values, result_format=_BINARY)
-                else:
-                    pgconn.send_query_prepared(name, values, result_format=_BINARY)
+            self._send_commands(segment)
         except psycopg.OperationalError as exc:
             segment.fail(LostError(str(exc).strip(), unsent=True))
             self.lose(exc)
@@ -214,12 +212,26 @@ class Channel:
                 pgconn.send_query_params(COMMIT.sql, None)
                 self._flights.append(Ending(self, segment.deadline))
                 pgconn.pipeline_sync()
+            if (behind := segment.behind) is not None:
+                self._send_commands(behind)
+                self._flights.append(behind)
+                self._writes += behind.writes
+                pgconn.pipeline_sync()
             self._flush()
         except psycopg.OperationalError as exc:
             self.lose(exc)
             return
         if self._timer is None:
             self._timer = self._loop.call_at(segment.deadline, self._on_deadline)
+
+    def _send_commands(self, segment: Segment) -> None:
+        pgconn = self._pgconn
+        for command, name in zip(segment.commands, self._names(segment), strict=True):
+            values = command.values or []  # older drivers take nothing but lists
+            if name is None:
+                pgconn.send_query_params(command.sql, values, result_format=_BINARY)
+            else:
+                pgconn.send_query_prepared(name, values, result_format=_BINARY)
 
     def _names(self, segment: Segment) -> list[bytes | None]:
         """The names of the prepared statements; what is new is prepared before the segment."""

@@ -112,6 +112,25 @@ class PostgresClient:
                     raise storage_error(exc, operation, self.where, writes=True) from exc
         raise AssertionError  # the last attempt returns or raises
 
+    async def announce(self, operation: str, steps: Sequence[Step], notice: Step) -> list[Rows]:
+        """
+        Run statements that write in one transaction, and tell others right behind its commit.
+
+        The notice is a transaction of its own on the same connection, so nobody hears it before
+        there is something to see, and nobody waits for it. It goes out even if the writes fail.
+        """
+        for attempt in range(_ATTEMPTS):
+            # Anew each time: their futures and results belong to one attempt.
+            commands = [self._command(operation, step) for step in steps]
+            deadline = self._loop.time() + self._timeout
+            told = Segment([self._command("notify", notice)], None, deadline, writes=True)
+            try:
+                return self._rows(steps, await self._submit(commands, writes=True, behind=told))
+            except Exception as exc:
+                if attempt + 1 == _ATTEMPTS or not self._may_repeat(exc):
+                    raise storage_error(exc, operation, self.where, writes=True) from exc
+        raise AssertionError  # the last attempt returns or raises
+
     def _may_repeat(self, exc: BaseException) -> bool:
         """Whether nothing was carried out, and another attempt may do better."""
         if is_lost_statement(exc):
@@ -138,11 +157,13 @@ class PostgresClient:
         is_open: bool = False,
         writes: bool = False,
         seconds: float | None = None,
+        behind: Segment | None = None,
     ) -> asyncio.Future[Results]:
         """Send statements on a shared connection."""
         future: asyncio.Future[Results] = self._loop.create_future()
         deadline = self._loop.time() + (self._timeout if seconds is None else seconds)
-        self.pool.submit(Segment(commands, future, deadline, is_open=is_open, writes=writes))
+        segment = Segment(commands, future, deadline, is_open=is_open, writes=writes, behind=behind)
+        self.pool.submit(segment)
         return future
 
     # -- programs --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from mastra_core.base.ids import Ids
 from mastra_core.errors import StorageError
 from mastra_postgres.client import PostgresClient
 from mastra_sql.bus import Hints, LocalDoorbell
-from mastra_sql.executor import Step
+from mastra_sql.executor import Rows, Step
 from mastra_sql.statement import plain
 
 __all__ = ("PostgresDoorbell", "channel_of", "open_listener")
@@ -159,6 +159,16 @@ class PostgresDoorbell(LocalDoorbell):
             return
         self._ringing[name] = False
         self._spawn(self._notify(name), "postgres-notify")
+
+    async def write_and_ring(self, operation: str, steps: Sequence[Step], name: str) -> list[Rows]:
+        """
+        Write in one transaction, and tell other processes right behind its commit.
+
+        Raises:
+            StorageError: Nothing was written, or nobody knows.
+        """
+        notice = Step(_NOTIFY_ALONE, (channel_of(self._schema, name), self._own))
+        return await self._client.announce(operation, steps, notice)
 
     def notification(self, name: str) -> Step:
         """What tells everybody, this process too, when a transaction commits it."""

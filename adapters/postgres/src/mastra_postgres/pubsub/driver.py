@@ -18,11 +18,13 @@ from mastra_postgres.listener import PostgresDoorbell
 from mastra_postgres.schema import table_name
 from mastra_postgres.sharing import Place
 from mastra_sql.bus import (
+    Appended,
     BusDialect,
     ClaimedRow,
     NewEvent,
     Pace,
     SqlBusDriver,
+    appended_from,
 )
 from mastra_sql.executor import Rows, Step, atomic
 from mastra_sql.lease import LeaseStatements
@@ -116,6 +118,22 @@ class PostgresDriver(SqlBusDriver):
             return [Step.of(self._insert_one, {**values, **events[0]._asdict()})]
         lists = {name: array_text([getattr(one, name) for one in events]) for name in _MEMBERS}
         return [Step.of(self._insert_many, {**values, **lists})]
+
+    async def _append_all(self, topic: str, events: Sequence[NewEvent]) -> Appended:
+        bell = self.bell
+        if bell is None or not bell.is_listening:
+            return await super()._append_all(topic, events)
+        # Others hear of it a round trip earlier.
+        name = f"t:{self.key(topic)}"
+        rows, *_ = await bell.write_and_ring("publish", self.insert(topic, events), name)
+        return appended_from(rows, is_told=True)
+
+    def _tell(self, topic: str, *, is_told: bool = False) -> None:
+        if is_told and self.bell is not None:
+            self._told_by_us(topic)
+            self.bell.tell(f"t:{self.key(topic)}", self._hints)
+        else:
+            super()._tell(topic)
 
     async def append_within(
         self, connection: psycopg.AsyncConnection[Any], topic: str, outgoing: Outgoing

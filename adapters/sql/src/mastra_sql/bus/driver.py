@@ -48,7 +48,7 @@ from mastra_sql.executor import Executor, Program, Rows, Step, atomic
 from mastra_sql.lease.statements import LeaseStatements
 from mastra_sql.options import BusLimits
 
-__all__ = ("Appended", "BusLimits", "ClaimedRow", "NewEvent", "SqlBusDriver")
+__all__ = ("Appended", "BusLimits", "ClaimedRow", "NewEvent", "SqlBusDriver", "appended_from")
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,8 @@ class Appended(NamedTuple):
     epoch: int
     first_seq: int
     last_seq: int
+    #: Others were told of it already.
+    is_told: bool = False
 
 
 class ClaimedRow(NamedTuple):
@@ -192,7 +194,7 @@ class SqlBusDriver(ABC):
         if appended is not None:
             if not follows:
                 self._doubt(topic)
-            self._tell(topic)
+            self._tell(topic, is_told=appended.is_told)
         return errors
 
     def _remember(self, topic: str, events: Sequence[NewEvent], log: Appended) -> bool:
@@ -213,7 +215,7 @@ class SqlBusDriver(ABC):
     async def _append_all(self, topic: str, events: Sequence[NewEvent]) -> Appended:
         steps = self.insert(topic, events)
         rows = await self._run("publish", steps, durably=self.is_durable(topic))
-        return _appended(rows[0])
+        return appended_from(rows[0])
 
     async def _append_some(
         self, topic: str, batch: Sequence[Outgoing]
@@ -246,7 +248,7 @@ class SqlBusDriver(ABC):
             if not steps:
                 return errors, None
             results = yield steps
-            return errors, _appended(results[0]) if events else None
+            return errors, appended_from(results[0]) if events else None
 
         durably = self.is_durable(topic)
         result: tuple[Sequence[Exception | None], Appended | None] = await self._transact(
@@ -495,12 +497,17 @@ class SqlBusDriver(ABC):
     def _hint_was_lost(self) -> None:  # noqa: B027 - most databases have no answer
         """Something was found that nobody had told of."""
 
-    def _tell(self, topic: str) -> None:
-        """Others may want to know; our own engine does."""
-        self._pace.news()
-        self._told.add(topic)
+    def _tell(self, topic: str, *, is_told: bool = False) -> None:
+        """Others may want to know, unless they were told; our own engine does."""
+        del is_told  # most databases have no way to tell with the write itself
+        self._told_by_us(topic)
         if self._bell is not None:
             self._bell.ring(f"t:{self.key(topic)}", self._hints)
+
+    def _told_by_us(self, topic: str) -> None:
+        """What is found in the topic next is no surprise."""
+        self._pace.news()
+        self._told.add(topic)
 
     def _topic_of(self, name: str) -> str:
         return self._dialect.name_of(name[2:])[len(self._namespace) :]
@@ -766,9 +773,10 @@ class SqlBusDriver(ABC):
         return await self.executor.transact(operation, program)
 
 
-def _appended(rows: Rows) -> Appended:
+def appended_from(rows: Rows, *, is_told: bool = False) -> Appended:
+    """What an insert says about the log."""
     _, epoch, last_seq, first_seq = rows[0][:4]
-    return Appended(int(epoch), int(first_seq), int(last_seq))
+    return Appended(int(epoch), int(first_seq), int(last_seq), is_told)
 
 
 def _fence_keys(batch: Sequence[Outgoing]) -> set[str]:
