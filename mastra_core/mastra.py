@@ -426,6 +426,7 @@ class Mastra:
             agent_ids=lambda: list(self._agents),
             on_failed=_log_failed,
             announce=self._announce_schedule,
+            tracer=self._tracer,
         )
 
     def _new_task_manager(self, opened: Infrastructure) -> BackgroundTaskManager | None:
@@ -450,6 +451,7 @@ class Mastra:
             ids=self.ids,
             worker_id=self.instance_id,
             find_executor=self._find_executor,
+            tracer=self._tracer,
         )
 
     def _find_executor(self, agent_id: str, tool_name: str) -> TaskExecutor | None:

@@ -12,6 +12,7 @@ from mastra_core.background.settings import BackgroundTaskSettings
 from mastra_core.base.clock import Clock
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async, is_being_cancelled
+from mastra_core.base.telemetry import Span, Tracer
 from mastra_core.bus.held_lease import HeldLease
 from mastra_core.contracts.background import (
     AdoptedWork,
@@ -59,6 +60,7 @@ class JobSurroundings(Protocol):
     store: BackgroundTasksStorage
     clock: Clock
     settings: BackgroundTaskSettings
+    tracer: Tracer
 
     async def tell(self, kind: str, task: BackgroundTask, *, chunk: Chunk | None = None) -> None:
         """Publish what became of a task."""
@@ -114,7 +116,7 @@ async def run_job(job: Job, around: JobSurroundings, *, is_begun: bool) -> None:
     """Attempt after attempt, until the task has ended or waits for data."""
     while is_begun or await begin(job, around):
         is_begun = False
-        ending = await _attempt(job, around)
+        ending = await _measured_attempt(job, around)
         if job.is_over or ending is None:
             return
         if not isinstance(ending, _Retry):
@@ -132,7 +134,24 @@ class _Retry:
     error: BaseException
 
 
-async def _attempt(job: Job, around: JobSurroundings) -> dict[str, Any] | _Retry | None:
+async def _measured_attempt(job: Job, around: JobSurroundings) -> dict[str, Any] | _Retry | None:
+    task = job.task
+    facts = {
+        "taskId": task.id,
+        "toolCallId": task.tool_call_id,
+        "agentId": task.agent_id,
+        "runId": task.run_id,
+        "threadId": task.thread_id,
+        "attempt": task.retry_count + 1,
+    }
+    with around.tracer.span(f"background task: '{task.tool_name}'", facts) as span:
+        ending = await _attempt(job, around, span)
+        if isinstance(ending, dict):
+            span.set_attribute("status", ending["status"])
+        return ending
+
+
+async def _attempt(job: Job, around: JobSurroundings, span: Span) -> dict[str, Any] | _Retry | None:
     """What is to be written about the end; None if nothing, since nobody asked for it any more."""
     suspended: list[Any] = []
     adopted: list[AdoptedWork] = []
@@ -157,8 +176,10 @@ async def _attempt(job: Job, around: JobSurroundings) -> dict[str, Any] | _Retry
     except asyncio.CancelledError as exc:
         if is_being_cancelled() or job.is_over:
             raise
+        span.record_error(exc)
         return _failure(job, around, exc)
     except (Exception, SystemExit) as exc:  # noqa: BLE001 - the door of the body: its task fails
+        span.record_error(exc)
         return _failure(job, around, exc)
     if suspended:
         return {

@@ -40,6 +40,7 @@ from mastra_core.background.watching import TaskScope, TaskStream
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import TaskSupervisor, shielded
+from mastra_core.base.telemetry import NoopTracer, Tracer
 from mastra_core.bus.held_lease import HeldLease
 from mastra_core.contracts.background import LiveRun, TaskExecutor, TaskPlan
 from mastra_core.contracts.lease import LeaseProvider
@@ -108,7 +109,9 @@ class BackgroundTaskManager:
         ids: Ids,
         worker_id: str,
         find_executor: FindExecutor = lambda _agent_id, _tool_name: None,
+        tracer: Tracer | None = None,
     ) -> None:
+        self.tracer: Tracer = tracer or NoopTracer()
         self.store = store
         self.settings = settings
         self.clock = clock

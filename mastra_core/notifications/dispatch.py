@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.telemetry import NoopTracer, Span, Tracer
 from mastra_core.contracts.signal_sink import IfIdle, SignalTarget, ThreadActivity
 from mastra_core.contracts.storage.notifications import NotificationClaim, NotificationsStorage
 from mastra_core.errors import NotificationError, StorageError
@@ -79,7 +80,9 @@ class Dispatch:
         on_idle: Callable[[str, str], None],
         on_failed: Callable[[NotificationRecord], None] | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
+        tracer: Tracer | None = None,
     ) -> None:
+        self._tracer = tracer or NoopTracer()
         self._storage = storage
         self._clock = clock
         self._settings = settings
@@ -223,9 +226,22 @@ class Dispatch:
 
     async def _guarded(self, item: _Item, work: Awaitable[None]) -> None:
         """Whatever goes wrong with one item leaves the others alone."""
+        record = item.claims[0].record
+        facts = {
+            "notificationIds": [claim.record.id for claim in item.claims],
+            "agentId": record.agent_id,
+            "threadId": record.thread_id,
+            "resourceId": record.resource_id,
+            "isSummary": item.is_summary,
+        }
+        with self._tracer.span("notification dispatch", facts) as span:
+            await self._watched(item, work, span)
+
+    async def _watched(self, item: _Item, work: Awaitable[None], span: Span) -> None:
         try:
             await work
         except StorageError as error:
+            span.record_error(error)
             # Nothing can be written about it: the claim lapses.
             logger.warning(
                 "notification not settled; it will be sent again under the same id",
@@ -237,6 +253,7 @@ class Dispatch:
                 DispatchFailure(record=claim.record, error=error) for claim in item.claims
             ]
         except Exception as error:
+            span.record_error(error)
             # A record that can't be handled must end some day, not come back for ever.
             logger.exception(
                 "notification not delivered",

@@ -14,6 +14,7 @@ from typing import Any, overload
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.isotime import parse_iso
+from mastra_core.base.telemetry import NoopTracer, Tracer
 from mastra_core.contracts.signal_sink import SignalTarget
 from mastra_core.contracts.storage.notifications import NotificationsStorage
 from mastra_core.contracts.storage.schedules import SchedulesStorage
@@ -61,6 +62,7 @@ class NotificationService:
             claimed at all; None if they can't be listed.
         on_failed: Told of each record that was given up.
         announce: Called after the schedule row was written, to wake schedulers.
+        tracer: Measures what comes in and what is dispatched.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class NotificationService:
         agent_ids: Callable[[], Sequence[str]] | None = None,
         on_failed: Callable[[NotificationRecord], None] | None = None,
         announce: Callable[[], Awaitable[None]] | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.settings = settings or NotificationSettings()
+        self._tracer = tracer or NoopTracer()
         self._storage = storage
         self._clock = clock
         # Jitter needs no secrets.
@@ -178,7 +182,10 @@ class NotificationService:
     async def _take(
         self, ingress: Ingress, notifications: Sequence[NotificationInput]
     ) -> list[NotificationResult]:
-        results = await ingress.take(notifications)
+        with self._tracer.span("notification ingest", {"count": len(notifications)}) as span:
+            results = await ingress.take(notifications)
+            if span.is_recording:
+                span.set_attribute("notificationIds", [result.record.id for result in results])
         if any(_is_scheduled(result.record) for result in results):
             if self._schedule is not None:
                 await self._schedule.ensure()
@@ -235,6 +242,7 @@ class NotificationService:
             on_idle=self.thread_idle,
             on_failed=self._on_failed,
             is_stopping=lambda: self._dispatcher.is_stopping,
+            tracer=self._tracer,
         )
 
     def _known_agents(self) -> Sequence[str] | None:

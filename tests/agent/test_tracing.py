@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 import pytest
@@ -412,3 +413,71 @@ def test_recorded_spans_are_spans() -> None:
     assert isinstance(span, RecordedSpan)
     with pytest.raises(LookupError, match="Known"):
         tracer.named("y")
+
+
+# -- around runs --------------------------------------------------------------------------------
+
+
+async def test_an_event_that_wakes_a_thread_is_one_trace() -> None:
+    """From the inbox to the answer."""
+    tracer = RecordingTracer()
+    agent = agent_with([text("On it.")])
+    event = {"source": "ci", "kind": "failed", "priority": "urgent", "summary": "main is red"}
+
+    async with Mastra(agents=[agent], telemetry=tracer):
+        subscription = agent.subscribe_to_thread(**PLACE)
+        with tracer.span("webhook"):
+            result = await agent.send_notification_signal(event, **PLACE)
+        async for chunk in subscription.stream:
+            if chunk["type"] == "finish":
+                break
+
+    ingest, run = tracer.named("notification ingest"), tracer.named("agent run: 'helper'")
+    assert [result.record.id] == ingest.attributes["notificationIds"]
+    assert tracer.named("webhook").link.trace_id == ingest.link.trace_id == run.link.trace_id
+    assert "notification" == run.attributes["signal"]["type"]
+
+
+async def test_a_dispatched_event_says_which_it_was() -> None:
+    """One span per signal that is sent; this one is a summary."""
+    tracer = RecordingTracer()
+    agent = agent_with([text("On it.")])
+    event = {"source": "ci", "kind": "passed", "priority": "low", "summary": "main is green"}
+    later = datetime.now(UTC) + timedelta(days=2)
+
+    async with Mastra(agents=[agent], telemetry=tracer, notifications={"enabled": False}) as app:
+        result = await agent.send_notification_signal(event, **PLACE)
+        await app.dispatch_due_notifications(now=later)
+
+    said = tracer.named("notification dispatch").attributes
+    assert ([result.record.id], "t1", True) == (
+        said["notificationIds"],
+        said["threadId"],
+        said["isSummary"],
+    )
+
+
+async def test_a_task_in_the_background_is_measured_by_itself() -> None:
+    """Its body has a span, and its failure is that of the task."""
+    tracer = RecordingTracer()
+
+    async def fail(args: Any, context: Any) -> None:
+        raise ValueError("no luck")
+
+    slow = FunctionTool(id="slow", execute=fail, background=True)
+    agent = agent_with([tool_call("slow", {})], [text("Started.")], tools=[slow])
+
+    async with Mastra(agents=[agent], telemetry=tracer, background_tasks=True) as app:
+        assert app.background_tasks is not None
+        tasks = app.background_tasks.stream(agent_id="helper", include_existing=False)
+        output = await agent.stream("go", **PLACE)
+        await output.wait()
+        async with asyncio.timeout(30):
+            async for chunk in tasks:
+                if chunk["type"] == "background-task-failed":
+                    break
+        tasks.close()
+
+    task = tracer.named("background task: 'slow'")
+    assert ["no luck"] == [str(error) for error in task.errors]
+    assert (output.run_id, 1) == (task.attributes["runId"], task.attributes["attempt"])
