@@ -18,8 +18,9 @@ __all__ = ("app",)
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.callback(invoke_without_command=True)
 def demo(
+    context: typer.Context,
     *,
     model: Annotated[
         str,
@@ -56,6 +57,8 @@ def demo(
     default policy decides which wake an agent. It proposes an action that needs approval,
     its process is killed, another process finds the run, approves, and finishes.
     """
+    if context.invoked_subcommand is not None:
+        return
     from mastra_cli.demo.choice import choose_model
     from mastra_cli.demo.show import DemoOptions, commands_to_look, play
     from mastra_cli.demo.timeline import new_timeline
@@ -70,6 +73,53 @@ def demo(
             choice=choose_model(model),
             deliveries=deliveries.absolute() if deliveries else None,
             decline=decline,
+        )
+        timeline = new_timeline(as_json=as_json)
+        summary = asyncio.run(play(options, timeline))
+        if folder is None or keep:
+            timeline.title("Look for yourself")
+            timeline.commands(commands_to_look(options))
+    finally:
+        if folder is not None and not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    if as_json:
+        print_json(summary)
+
+
+@app.command()
+def signals(
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="Store, bus and leases, such as postgresql://…, redis://… or file:./app.db; "
+            "a file in a temporary folder otherwise.",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep/--discard", help="Keep the temporary file to look into it.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    One thread, two processes: the owner is killed in mid-run, the other one takes over.
+
+    Both processes are asked something. One of them runs the thread; what the other one was
+    told reaches the same run. Then the owner is killed, and what was accepted is answered
+    by the one that is left. Store, bus and leases are those of one URL.
+    """
+    from mastra_cli.demo.show import url_of_file
+    from mastra_cli.demo.signals import SignalsOptions, commands_to_look, play
+    from mastra_cli.demo.timeline import new_timeline
+    from mastra_core.base.ids import UuidIds
+
+    folder = Path(tempfile.mkdtemp(prefix="mastra-demo-")) if url is None else None
+    try:
+        options = SignalsOptions(
+            url=url or url_of_file(Path(folder or "") / "demo.db"),
+            thread_id=f"demo-{UuidIds().new('thread')[:8]}",
         )
         timeline = new_timeline(as_json=as_json)
         summary = asyncio.run(play(options, timeline))

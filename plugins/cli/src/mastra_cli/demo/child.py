@@ -31,12 +31,12 @@ class Child:
     One worker process; ``async with`` starts it, and kills it if it still runs at the end.
 
     Args:
-        part: ``ingest`` or ``resume``.
+        module: Whose ``main`` it runs.
         arguments: What it is started with.
     """
 
-    def __init__(self, part: str, arguments: Sequence[str]) -> None:
-        self._command = ["-P", "-m", "mastra_cli.demo.worker", part, *arguments]
+    def __init__(self, module: str, arguments: Sequence[str]) -> None:
+        self._command = ["-P", "-m", module, *arguments]
         self._process: asyncio.subprocess.Process | None = None
         self._stderr: IO[bytes] | None = None
 

@@ -34,6 +34,7 @@ __all__ = (
 
 #: How long a part may take; the local model needs most of it on a slow machine.
 PART_DEADLINE_S: Final = 300.0
+_WORKER: Final = "mastra_cli.demo.worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +136,7 @@ def _introduce(options: DemoOptions, timeline: Timeline) -> None:
 
 async def _first_worker(options: DemoOptions, timeline: Timeline, played: _Played) -> None:
     timeline.title("Worker 1: real GitHub deliveries go into the inbox, and wake an agent")
-    async with Child("ingest", options.arguments) as worker:
+    async with Child(_WORKER, ["ingest", *options.arguments]) as worker:
         async for event in _until(worker, "suspended"):
             match event["event"]:
                 case "started":
@@ -192,7 +193,7 @@ async def _durable_call(store: Storage, thread_id: str, run_id: str) -> dict[str
 
 async def _second_worker(options: DemoOptions, timeline: Timeline, played: _Played) -> None:
     timeline.title("Worker 2: another process finds the run and finishes it")
-    async with Child("resume", options.arguments) as worker:
+    async with Child(_WORKER, ["resume", *options.arguments]) as worker:
         async for event in _until(worker, None):
             match event["event"]:
                 case "started":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from collections import Counter
@@ -21,6 +20,7 @@ from typing import Any
 from mastra_cli.demo.choice import demo_model
 from mastra_cli.demo.deliveries import load_deliveries, packaged_deliveries
 from mastra_cli.demo.github import notification_from_delivery
+from mastra_cli.demo.lines import tell, told
 from mastra_cli.demo.triage import AGENT_ID, RESOURCE_ID, subjects_of, triage_agent
 from mastra_core import Agent, Mastra, ModelOutput
 from mastra_core.base.clock import SystemClock
@@ -41,18 +41,6 @@ __all__ = ("main",)
 _INBOX_SETTINGS: dict[str, Any] = {"dispatch": {"enabled": False}}
 
 
-def _tell(event: str, **facts: Any) -> None:
-    """One line to the parent."""
-    sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
-    sys.stdout.flush()
-
-
-async def _told() -> str:
-    """The next line from the parent; empty when it is gone."""
-    line: str = await asyncio.to_thread(sys.stdin.readline)
-    return line.strip()
-
-
 def _application(url: str, *agents: Agent) -> Mastra:
     # The workers come one after the other, so leases in memory are enough.
     return Mastra(storage=url, lease="memory:", agents=agents, notifications=_INBOX_SETTINGS)
@@ -63,7 +51,7 @@ async def _ingest(options: argparse.Namespace) -> None:
         load_deliveries(options.deliveries) if options.deliveries else packaged_deliveries()
     )
     events = [notification_from_delivery(delivery) for delivery in deliveries]
-    _tell("loaded", deliveries=len(events))
+    tell("loaded", deliveries=len(events))
     is_settled = asyncio.Event()
     # What will be high is known before it is stored: the last event of a record counts.
     subjects = _subjects_of_events(events)
@@ -79,7 +67,7 @@ async def _ingest(options: argparse.Namespace) -> None:
         waking = _waking_output(results)
         records = {result.record.id: result for result in results}
         decided = Counter(result.decision.action for result in records.values())
-        _tell(
+        tell(
             "ingested",
             events=len(events),
             records=len(records),
@@ -91,9 +79,9 @@ async def _ingest(options: argparse.Namespace) -> None:
         # The approval is announced a moment before its rows are durable; the run's end isn't.
         await waking.wait()
         run = await _suspended_run(agent, options.thread, run_id)
-        _tell("suspended", **run)
+        tell("suspended", **run)
         # The parent kills this process now; if it goes away instead, so do we.
-        while await _told():
+        while await told():
             continue
 
 
@@ -150,15 +138,15 @@ def _tell_chunk(chunk: Mapping[str, Any]) -> None:
     payload = chunk.get("payload") or {}
     match chunk.get("type"):
         case "text-delta":
-            _tell("text", text=payload.get("text", ""))
+            tell("text", text=payload.get("text", ""))
         case "text-end":
-            _tell("text-end")
+            tell("text-end")
         case "tool-call":
-            _tell("tool-call", tool=payload.get("toolName"), arguments=payload.get("args"))
+            tell("tool-call", tool=payload.get("toolName"), arguments=payload.get("args"))
         case "tool-result":
-            _tell("tool-result", tool=payload.get("toolName"), result=payload.get("result"))
+            tell("tool-result", tool=payload.get("toolName"), result=payload.get("result"))
         case "data-signal" | "data-user-message":
-            _tell("signal", kind=(chunk.get("data") or {}).get("tagName"))
+            tell("signal", kind=(chunk.get("data") or {}).get("tagName"))
         case _:
             return
 
@@ -183,14 +171,14 @@ async def _resume(options: argparse.Namespace) -> None:
         if not listed.runs:
             raise RunNotFoundError(f"Thread {options.thread!r} has no suspended run.")
         run = listed.runs[0]
-        _tell("found", total=listed.total, run=run.to_wire())
-        answer = await _told()
+        tell("found", total=listed.total, run=run.to_wire())
+        answer = await told()
         if answer not in {"approve", "decline"}:
             return
         output = await _answer(agent, run.run_id, approved=answer == "approve")
         async for chunk in output.full_stream:
             _tell_chunk(chunk)
-        _tell("finished", runId=run.run_id, reason=await output.finish_reason)
+        tell("finished", runId=run.run_id, reason=await output.finish_reason)
         await _dispatch(application)
 
 
@@ -203,7 +191,7 @@ async def _answer(agent: Agent, run_id: str, *, approved: bool) -> ModelOutput:
 async def _dispatch(application: Mastra) -> None:
     """What the dispatcher does at its next tick, now: one summary of all that can wait."""
     dispatched = await application.dispatch_due_notifications(now=SystemClock().now(), limit=1000)
-    _tell(
+    tell(
         "dispatched",
         delivered=len(dispatched.delivered),
         failed=len(dispatched.failed),
@@ -220,11 +208,11 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--deliveries", type=Path)
     options = parser.parse_args()
-    _tell("started", pid=os.getpid())
+    tell("started", pid=os.getpid())
     try:
         asyncio.run(_ingest(options) if options.part == "ingest" else _resume(options))
     except MastraError as exc:
-        _tell("failed", error=wire_from_error(exc), hint=exc.hint)
+        tell("failed", error=wire_from_error(exc), hint=exc.hint)
         sys.exit(1)
 
 
