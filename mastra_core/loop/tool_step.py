@@ -14,7 +14,13 @@ from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async, is_being_cancelled
 from mastra_core.base.telemetry import Span
 from mastra_core.contracts.background import BACKGROUND_MEMBER, TaskPlan, background_override
-from mastra_core.contracts.tool import DelegatedCall, RequireApproval, Tool, ToolContext
+from mastra_core.contracts.tool import (
+    DelegatedCall,
+    RequireApproval,
+    Tool,
+    ToolContext,
+    ToolObserver,
+)
 from mastra_core.errors import (
     ForbiddenError,
     MastraError,
@@ -280,6 +286,7 @@ class ToolStep:
             tool_name=call.tool_name,
         )
         context = self._context(call, tool, tool_writer, parked, answer, is_approved=is_approved)
+        context.observe = ToolObserver(tracer=self._setup.tracer, current_span=span)
         try:
             own_args, override = _without_override(call.args, tool)
             # A copy: what a tool does to its arguments must not change what is stored.
