@@ -62,7 +62,12 @@ from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.signals import Signal
 from mastra_core.wire.snapshots import AgentRuns
 from mastra_core.workflows.agent_snapshot import CallOutcome, ParkedRun
-from mastra_core.workflows.resume import ResumeRequest, claim_for_cancel, claim_parked_run
+from mastra_core.workflows.resume import (
+    ClaimedRun,
+    ResumeRequest,
+    claim_for_cancel,
+    claim_parked_run,
+)
 from mastra_core.workflows.suspended import check_page, list_suspended_runs
 
 __all__ = (
@@ -505,15 +510,41 @@ class Agent:
             return False
         try:
             await self._cancel_delegates(claimed.parked)
-            await close_parked_calls(self.memory, claimed.parked)
-            await snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
+            await self.end_claimed(claimed)
         except BaseException:
             await claimed.claim.release_anyway()
             # Its rows may be gone already.
             self._host.threads.look_at_run(run_id)
             raise
-        self._host.threads.release_parked(run_id)
         return True
+
+    async def end_claimed(self, claimed: ClaimedRun) -> None:
+        """Remove a parked run that is ours: nobody answers it any more."""
+        snapshots, run_id = self._host.parking, claimed.parked.run_id
+        assert snapshots is not None
+        await close_parked_calls(self.memory, claimed.parked)
+        await snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
+        self._host.threads.release_parked(run_id)
+
+    async def claim_run(self, request: ResumeRequest) -> ClaimedRun:
+        """
+        Become the one that answers a parked run (snapshots.md G1).
+
+        Raises:
+            MastraError: See ``resume_stream``; nothing was changed.
+        """
+        snapshots = self._host.parking
+        if snapshots is None:
+            raise RunNotFoundError(run_id=request.run_id, agent_id=self.id, has_storage=False)
+        return await claim_parked_run(
+            snapshots,
+            request,
+            clock=self._host.clock,
+            ids=self._host.ids,
+            owner=self._host.instance_id,
+            validate=self._validate_resume,
+            is_idempotent=self._is_idempotent,
+        )
 
     async def _cancel_delegates(self, parked: ParkedRun) -> None:
         """End the runs of sub-agents for which a run waits."""
@@ -683,11 +714,7 @@ class Agent:
         if given.get("thread_id") is None:
             given.pop("resource_id", None)
         builder = RunBuilder(self, self.options(given))
-        snapshots = self._host.parking
-        if snapshots is None:
-            raise RunNotFoundError(run_id=run_id, agent_id=self.id, has_storage=False)
-        claimed = await claim_parked_run(
-            snapshots,
+        claimed = await self.claim_run(
             ResumeRequest(
                 run_id=run_id,
                 agent_id=self.id,
@@ -698,12 +725,7 @@ class Agent:
                 resource_id=scope,
                 allow_kind_mismatch=allow_mismatch,
                 rerun_unknown=rerun_unknown,
-            ),
-            clock=self._host.clock,
-            ids=self._host.ids,
-            owner=self._host.instance_id,
-            validate=self._validate_resume,
-            is_idempotent=self._is_idempotent,
+            )
         )
         try:
             return await started(

@@ -221,8 +221,13 @@ def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
     if setup.structured is not None and setup.structured.json_prompt_injection:
         prompt = _with_schema(prompt, setup.structured)
     tools = offered_tools(
-        segment.step_setup.tools, segment.step_setup.active_tools, setup.background
+        segment.step_setup.tools,
+        segment.step_setup.active_tools,
+        setup.background,
+        setup.suspended,
     )
+    if setup.suspended is not None and (words := setup.suspended.instruction()):
+        prompt = _with_instruction(prompt, words)
     if setup.background is not None:
         instruction = setup.background.instruction(tool.name for tool in tools)
         if instruction is not None:
