@@ -101,6 +101,11 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
         clock=setup.clock,
         ids=setup.ids,
         tells_all=processors is not None and processors.has_stream_hooks,
+        titles={
+            name: title
+            for name, tool in segment.step_setup.tools.items()
+            if (title := getattr(tool, "title", None))
+        },
     )
     segment.step = step
     wanted = setup.structured

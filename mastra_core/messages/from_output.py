@@ -169,6 +169,7 @@ class ResponseWriter:
         *,
         provider_executed: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
+        title: str | None = None,
     ) -> None:
         """Append an open call."""
         part: dict[str, Any] = {
@@ -182,6 +183,8 @@ class ResponseWriter:
         }
         if provider_executed is not None:
             part["providerExecuted"] = provider_executed
+        if title is not None:
+            part["title"] = title
         if metadata is not None:
             part["providerMetadata"] = dict(metadata)
         self._streamed.append(part)
