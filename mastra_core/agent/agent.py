@@ -57,6 +57,7 @@ from mastra_core.notifications import (
 )
 from mastra_core.streaming.output import FullOutput, ModelOutput
 from mastra_core.streaming.until_idle import UntilIdle
+from mastra_core.threads.providers import SignalProvider
 from mastra_core.threads.queue_events import QueueListener
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.signals import Signal
@@ -109,6 +110,8 @@ class Agent:
         background_tasks: Which tools may run detached from their run: ``{"tools": "all"}``,
             ``{"tools": {"search": True, "report": {"timeout_ms": 60000}}}``,
             ``{"disabled": True}`` (streaming.md 8.2).
+        signals: Signal providers, which watch something outside and put events into the inbox
+            of threads (signals.md 15).
         default_options: Options of every call, unless the call says otherwise.
         request_context_schema: Type of the request context that every run needs.
     """
@@ -132,6 +135,7 @@ class Agent:
         retry_hooks: Collection[str] = RETRY_HOOKS,
         processor_timeout_ms: int | None = None,
         background_tasks: AgentBackground | Mapping[str, Any] | None = None,
+        signals: Sequence[SignalProvider] = (),
         default_options: Mapping[str, Any] | None = None,
         request_context_schema: Schema = None,
     ) -> None:
@@ -149,7 +153,12 @@ class Agent:
         self.description = description
         self.instructions = instructions
         sub_agents = sub_agent_tools(agents)
-        self.tools = tools_by_name(tools)
+        self.signal_providers = _providers(signals)
+        self.tools = {
+            name: tool
+            for provided in (*(p.get_tools() for p in self.signal_providers), tools)
+            for name, tool in tools_by_name(provided).items()
+        }
         if taken := set(sub_agents) & set(self.tools):
             raise ConfigError(f"A tool and a sub-agent are both called {min(taken)!r}.")
         self.tools |= sub_agents
@@ -159,8 +168,14 @@ class Agent:
         check_choices(error_processors)
         if strangers := set(retry_hooks) - set(HOOKS):
             raise ConfigError(f"retry_hooks names {min(strangers)!r}, which is no hook.")
-        self.input_processors = tuple(input_processors)
-        self.output_processors = tuple(output_processors)
+        self.input_processors = (
+            *(one for p in self.signal_providers for one in p.get_input_processors()),
+            *input_processors,
+        )
+        self.output_processors = (
+            *output_processors,
+            *(one for p in self.signal_providers for one in p.get_output_processors()),
+        )
         self.error_processors = tuple(error_processors)
         for count, what in (
             (max_processor_retries, "max_processor_retries"),
@@ -187,6 +202,8 @@ class Agent:
         self._memory: AgentMemory | None = None
         #: The agent as threads and the inbox see it.
         self.turns = AgentTurns(self)
+        for provider in self.signal_providers:
+            provider.connect(self)
 
     def __repr__(self) -> str:
         return f"Agent(id={self.id!r})"
@@ -232,9 +249,30 @@ class Agent:
             )
         return self._memory
 
+    async def open_signals(self) -> None:
+        """
+        Let the signal providers watch and remember who subscribed; called by ``Mastra``, and
+        once by whoever uses an agent by itself.
+        """
+        storage = self._host.storage
+        can = storage.capabilities
+        has_states = "thread_state" in can and "thread_state.compare_and_set" in can
+        for provider in self.signal_providers:
+            await provider.open(
+                clock=self._host.clock,
+                ids=self._host.ids,
+                states=storage.thread_state if has_states else None,
+            )
+
+    async def close_signals(self) -> None:
+        """Let the signal providers watch no more."""
+        for provider in self.signal_providers:
+            await provider.stop()
+
     async def aclose(self) -> None:
         """Stop what a standalone agent started; an attached one is closed by its host."""
         if isinstance(self._host, LocalHost):
+            await self.close_signals()
             await self._host.aclose()
 
     def resolve_instructions(self) -> str:
@@ -1047,6 +1085,18 @@ def _legacy(name: str, other: str) -> RunArgumentError:
         id="AGENT_STREAM_LEGACY_NOT_SUPPORTED",
         hint=f"Use {other}(...).",
     )
+
+
+def _providers(signals: Sequence[SignalProvider]) -> tuple[SignalProvider, ...]:
+    if isinstance(signals, str) or not isinstance(signals, Sequence):
+        raise ConfigError(f"signals is a list of signal providers, not {shown(signals)}.")
+    for provider in signals:
+        if not isinstance(provider, SignalProvider):
+            raise ConfigError(f"{shown(provider)} is no SignalProvider.")
+    ids = [provider.id for provider in signals]
+    if len(set(ids)) < len(ids):
+        raise ConfigError(f"Two signal providers have one id: {', '.join(sorted(ids))}.")
+    return tuple(signals)
 
 
 def _until_idle(max_idle_ms: int | None) -> Mapping[str, Any] | bool:
