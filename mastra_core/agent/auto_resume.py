@@ -82,7 +82,7 @@ class WaitingCalls:
                 fit; it waits on.
         """
         run_id = str(self.entries[tool_call_id]["runId"])
-        claimed = await self.agent.claim_run(
+        claimed = await self.agent.parked.claim(
             ResumeRequest(
                 run_id=run_id,
                 agent_id=self.agent.id,
@@ -96,7 +96,7 @@ class WaitingCalls:
         heartbeat = host.runs.start(claimed.claim.keep_alive(), name=f"resume-claim:{run_id}")
         try:
             yield await self._begin(claimed, tool_call_id, args[_DATA])
-            await self.agent.end_claimed(claimed)
+            await self.agent.parked.end(claimed)
         except BaseException:
             await claimed.claim.release_anyway()
             raise
