@@ -51,6 +51,7 @@ PACKAGES = {
     "mastra-models": ("plugins/models", "mastra_models", "[local,hosted]"),
     "mastra-processors": ("plugins/processors", "mastra_processors", ""),
     "mastra-otel": ("plugins/otel", "mastra_otel", "[otlp]"),
+    "mastra-github": ("plugins/github", "mastra_github", ""),
     "mastra-cli": ("plugins/cli", "mastra_cli", ""),
     "mastra-conformance": ("conformance_tests", "mastra_conformance", ""),
 }
@@ -66,6 +67,7 @@ TESTS = {
     "models": ["plugins/models/tests"],
     "processors": ["plugins/processors/tests"],
     "otel": ["plugins/otel/tests"],
+    "github": ["plugins/github/tests"],
     "cli": ["plugins/cli/tests"],
     "conformance": ["conformance_tests/tests"],
     "together": ["tests/together"],

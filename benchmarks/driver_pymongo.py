@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import count
+from itertools import count, groupby
 from typing import Any, ClassVar
 
 import bson
@@ -31,6 +31,7 @@ Document = dict[str, Any]
 #: What a driver adds to each command by itself.
 _ADDED = frozenset({"lsid", "$clusterTime", "$db", "txnNumber", "startTransaction", "autocommit"})
 _CODEC: bson.codec_options.CodecOptions[Document] = bson.codec_options.CodecOptions(tz_aware=True)
+_CAREFUL = WriteConcern(w="majority", j=True)
 _LEFT_OUT = frozenset({"commitTransaction", "hello", "getMore", "ping"})
 
 
@@ -38,14 +39,16 @@ class Tape(CommandListener):
     """What was sent, while somebody listens."""
 
     def __init__(self) -> None:
-        self.taken: list[Document] | None = None
+        #: Commands, and the number of the transaction that each is part of.
+        self.taken: list[tuple[int | None, Document]] | None = None
 
     def started(self, event: Any) -> None:
         """Keep it."""
         if self.taken is not None and event.command_name not in _LEFT_OUT:
             raw = {k: v for k, v in event.command.items() if k not in _ADDED}
+            part_of = event.command.get("txnNumber") if "autocommit" in event.command else None
             # Not the very documents: the store may give them to the driver again.
-            self.taken.append(bson.decode(bson.encode(raw), _CODEC))
+            self.taken.append((part_of, bson.decode(bson.encode(raw), _CODEC)))
 
     def succeeded(self, event: Any) -> None:
         """Not of interest."""
@@ -73,17 +76,30 @@ class PymongoDriver(Driver):
         finally:
             commands, self._tape.taken = self._tape.taken, None
         taken = Taken(began, varying)
-        plans = [(one, taken.maker(one)) for one in map(_unguarded, map(_renamed, commands))]
+        plans = [
+            (part_of is not None, [(one, taken.maker(one)) for one in map(_plain, group)])
+            for part_of, group in _grouped(commands)
+        ]
         numbers = count(1)
 
         async def plainly() -> None:
             moment = Moment(next(numbers))
-            for command, made in plans:
-                await self._send(command if made is None else made(moment))
+            for is_one, steps in plans:
+                bound = [command if made is None else made(moment) for command, made in steps]
+                if is_one:
+                    async with (
+                        self._client.start_session() as session,
+                        await session.start_transaction(write_concern=_CAREFUL),
+                    ):
+                        for command in bound:
+                            await self._send(command, session)
+                else:
+                    for command in bound:
+                        await self._send(command, None)
 
         return Floors(plainly, plainly)
 
-    async def _send(self, command: Document) -> Any:
+    async def _send(self, command: Document, session: Any) -> Any:
         """One command as anybody would give it to pymongo."""
         name, target = next(iter(command.items()))
         rows = self._database[target]
@@ -98,29 +114,33 @@ class PymongoDriver(Driver):
                 # The driver adds ``_id`` to what it is given.
                 documents = [dict(one) for one in command["documents"]]
                 if len(documents) == 1:
-                    return await rows.insert_one(documents[0])
-                return await rows.insert_many(documents, ordered=command.get("ordered", True))
+                    return await rows.insert_one(documents[0], session=session)
+                return await rows.insert_many(
+                    documents, ordered=command.get("ordered", True), session=session
+                )
             case "find":
                 cursor = rows.find(
                     command.get("filter", {}),
                     command.get("projection"),
+                    session=session,
                     limit=command.get("limit", 0),
                     sort=list(command["sort"].items()) if command.get("sort") else None,
                 )
                 return await cursor.to_list()
             case "aggregate":
-                return await (await rows.aggregate(command["pipeline"])).to_list()
+                return await (await rows.aggregate(command["pipeline"], session=session)).to_list()
             case "findAndModify":
                 return await rows.find_one_and_update(
                     command["query"],
                     command["update"],
+                    session=session,
                     projection=command.get("fields"),
                     upsert=command.get("upsert", False),
                     return_document=command.get("new", False),
                     sort=list(command["sort"].items()) if command.get("sort") else None,
                 )
             case "update":
-                return await _update(rows, command)
+                return await _update(rows, command, session)
             case _:
                 raise NotImplementedError(name)
 
@@ -129,7 +149,7 @@ class PymongoDriver(Driver):
         """An insert, and the change stream that tells of it."""
         rows = self._database["plain_heard"].with_options(
             # With less care a set of one shows its changes ten times a second.
-            write_concern=WriteConcern(w="majority", j=True)
+            write_concern=_CAREFUL
         )
         seen, started = asyncio.Event(), asyncio.Event()
 
@@ -157,7 +177,7 @@ class PymongoDriver(Driver):
         return "MongoDB", str((await self._client.server_info())["version"])
 
 
-async def _update(rows: Any, command: Document) -> Any:
+async def _update(rows: Any, command: Document, session: Any) -> Any:
     updates = command["updates"]
     if len(updates) > 1:
         writes = [
@@ -166,10 +186,25 @@ async def _update(rows: Any, command: Document) -> Any:
             )
             for one in updates
         ]
-        return await rows.bulk_write(writes, ordered=command.get("ordered", True))
+        return await rows.bulk_write(writes, ordered=command.get("ordered", True), session=session)
     [one] = updates
     act = rows.update_many if one.get("multi") else rows.update_one
-    return await act(one["q"], one["u"], upsert=one.get("upsert", False))
+    return await act(one["q"], one["u"], upsert=one.get("upsert", False), session=session)
+
+
+def _grouped(
+    commands: Sequence[tuple[int | None, Document]],
+) -> list[tuple[int | None, list[Document]]]:
+    """Those of one transaction together."""
+    return [
+        (part_of, [command for _, command in group])
+        for part_of, group in groupby(commands, key=lambda one: one[0])
+    ]
+
+
+def _plain(command: Document) -> Document:
+    """A command as the plain driver sends it."""
+    return _unguarded(_renamed(command))
 
 
 def _renamed(value: Any) -> Any:

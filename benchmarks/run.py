@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 import memory_store
+import runtime
 import stalls
 from growth import open_growth
 from harness import Result, Scenario, measure
@@ -37,11 +38,11 @@ from typescript import not_run, open_typescript
 from mastra_conformance.servers import Missing
 
 FORMAT: Final = "mastra-bench/2"
-PARTS: Final = ("operations", "growth", "stalls", "typescript")
+PARTS: Final = ("operations", "growth", "stalls", "runtime", "typescript")
 MEMORY: Final = "memory"
 #: What the short run measures; everything else is behind ``--all``.
 SHORT_BACKENDS: Final = (MEMORY, "libsql file")
-SHORT_PARTS: Final = ("operations", "growth", "stalls")
+SHORT_PARTS: Final = ("operations", "growth", "stalls", "runtime")
 
 
 class Bench:
@@ -73,6 +74,10 @@ class Bench:
         if self._wants("operations"):
             async with memory_store.open_scenarios() as scenarios:
                 await self._take(scenarios)
+        if self._wants("runtime"):
+            with tempfile.TemporaryDirectory() as folder:
+                async with runtime.open_scenarios(Path(folder)) as scenarios:
+                    await self._take(scenarios)
         if self._wants("stalls"):
             await self._stalls()
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mastra_core.messages.ui import ui_messages
     from mastra_core.streaming.output import ModelOutput
     from mastra_core.streaming.ui_stream import UI_STREAM_HEADERS, ui_frames, ui_stream
+    from mastra_core.threads.providers import SignalProvider, WebhookRequest, WebhookResponse
+    from mastra_core.threads.webhooks import WebhookSignals
 
 __all__ = (
     "UI_STREAM_HEADERS",
@@ -26,7 +28,11 @@ __all__ = (
     "Mastra",
     "MemoryOptions",
     "ModelOutput",
+    "SignalProvider",
     "ToolContext",
+    "WebhookRequest",
+    "WebhookResponse",
+    "WebhookSignals",
     "__version__",
     "tool",
     "ui_frames",
@@ -43,7 +49,11 @@ _HOMES = {
     "Mastra": "mastra_core.mastra",
     "MemoryOptions": "mastra_core.agent.memory",
     "ModelOutput": "mastra_core.streaming.output",
+    "SignalProvider": "mastra_core.threads.providers",
     "ToolContext": "mastra_core.contracts.tool",
+    "WebhookRequest": "mastra_core.threads.providers",
+    "WebhookResponse": "mastra_core.threads.providers",
+    "WebhookSignals": "mastra_core.threads.webhooks",
     "tool": "mastra_core.agent.tools",
     "ui_frames": "mastra_core.streaming.ui_stream",
     "ui_messages": "mastra_core.messages.ui",

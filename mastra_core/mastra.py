@@ -49,10 +49,11 @@ from mastra_core.plugins import (
 )
 from mastra_core.plugins.exporters import make_exporters
 from mastra_core.plugins.hookspecs import RunInfo
-from mastra_core.plugins.making import make_model
+from mastra_core.plugins.making import make_model, make_with_options
 from mastra_core.processors.runner import ProcessorRunner, ProcessorWatch
 from mastra_core.threads.inbox import ThreadInbox
 from mastra_core.threads.outside import OutsideThreads
+from mastra_core.threads.providers import SignalProvider
 from mastra_core.threads.reach import Backends
 from mastra_core.threads.record import ThreadAgent
 from mastra_core.threads.runtime import ThreadRuntime
@@ -190,6 +191,20 @@ class Mastra:
             raise ConfigError(f"Two agents are called {agent.id!r}.")
         agent.attach(self)
         self._agents[agent.id] = agent
+        if self._stack is not None and agent.signal_providers:
+            self._services.start(agent.open_signals(), name=f"signals:{agent.id}")
+
+    def make_signal_provider(self, name: str, **options: Any) -> SignalProvider:
+        """
+        A signal provider that a plugin offers, for an agent's ``signals``.
+
+        Raises:
+            ConfigError: Nobody offers it, or options that it doesn't know or can't use.
+            PluginError: The plugin that has it can't be used.
+        """
+        offer = self.registry.signal_provider(name)
+        made: SignalProvider = make_with_options(offer, options, self._context)
+        return made
 
     def get_agent(self, agent_id: str) -> Agent:
         """
@@ -359,6 +374,9 @@ class Mastra:
             if self.threads.outside is not None:
                 self.threads.outside.reach.start()
             self._services.start(self._notifications.run_loop(), name="notification-dispatcher")
+            stack.push_async_callback(self._close_signals)
+            for agent in self._agents.values():
+                await agent.open_signals()
             self._stack = stack.pop_all()
 
     async def _open_tracer(self, stack: AsyncExitStack) -> Tracer:
@@ -379,6 +397,10 @@ class Mastra:
                     raise
                 logger.warning("span exporter left out", exc_info=True, extra={"exporter": name})
         return GuardedTracer(tracers) if tracers else NoopTracer()
+
+    async def _close_signals(self) -> None:
+        for agent in self._agents.values():
+            await agent.close_signals()
 
     def _renew(self) -> None:
         """Opened again after it was closed: what was stopped starts anew."""

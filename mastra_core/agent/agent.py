@@ -15,12 +15,13 @@ from mastra_core.agent.arguments import (
     check_models,
 )
 from mastra_core.agent.host import AgentHost, LocalHost
-from mastra_core.agent.memory import AgentMemory, MemoryOptions, close_parked_calls
+from mastra_core.agent.memory import AgentMemory, MemoryOptions
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
 from mastra_core.agent.options import RunOptions, check_options, options_from
+from mastra_core.agent.parked_runs import ParkedRuns
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
-from mastra_core.agent.sub_agents import SubAgentTool, check_delegated_data, sub_agent_tools
+from mastra_core.agent.sub_agents import SubAgentTool, sub_agent_tools
 from mastra_core.agent.tools import Schema, ValueSchema, tools_by_name
 from mastra_core.agent.until_idle import started
 from mastra_core.background import AgentBackground, agent_background
@@ -34,18 +35,15 @@ from mastra_core.contracts.signal_sink import (
 )
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
-    AmbiguousRunError,
     ConfigError,
     MastraDeprecationWarning,
     ModelNotFoundError,
     RunArgumentError,
     RunNotFoundError,
-    SchemaError,
     ToolInputError,
     no_run_storage,
     shown,
 )
-from mastra_core.loop.delegating import delegated_call
 from mastra_core.loop.setup import RETRY_HOOKS
 from mastra_core.messages.detect import MessageInput, messages_from_input
 from mastra_core.notifications import (
@@ -57,12 +55,11 @@ from mastra_core.notifications import (
 )
 from mastra_core.streaming.output import FullOutput, ModelOutput
 from mastra_core.streaming.until_idle import UntilIdle
+from mastra_core.threads.providers import SignalProvider
 from mastra_core.threads.queue_events import QueueListener
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.signals import Signal
 from mastra_core.wire.snapshots import AgentRuns
-from mastra_core.workflows.agent_snapshot import CallOutcome, ParkedRun
-from mastra_core.workflows.resume import ResumeRequest, claim_for_cancel, claim_parked_run
 from mastra_core.workflows.suspended import check_page, list_suspended_runs
 
 __all__ = (
@@ -104,6 +101,8 @@ class Agent:
         background_tasks: Which tools may run detached from their run: ``{"tools": "all"}``,
             ``{"tools": {"search": True, "report": {"timeout_ms": 60000}}}``,
             ``{"disabled": True}`` (streaming.md 8.2).
+        signals: Signal providers, which watch something outside and put events into the inbox
+            of threads (signals.md 15).
         default_options: Options of every call, unless the call says otherwise.
         request_context_schema: Type of the request context that every run needs.
     """
@@ -127,6 +126,7 @@ class Agent:
         retry_hooks: Collection[str] = RETRY_HOOKS,
         processor_timeout_ms: int | None = None,
         background_tasks: AgentBackground | Mapping[str, Any] | None = None,
+        signals: Sequence[SignalProvider] = (),
         default_options: Mapping[str, Any] | None = None,
         request_context_schema: Schema = None,
     ) -> None:
@@ -144,7 +144,12 @@ class Agent:
         self.description = description
         self.instructions = instructions
         sub_agents = sub_agent_tools(agents)
-        self.tools = tools_by_name(tools)
+        self.signal_providers = _providers(signals)
+        self.tools = {
+            name: tool
+            for provided in (*(p.get_tools() for p in self.signal_providers), tools)
+            for name, tool in tools_by_name(provided).items()
+        }
         if taken := set(sub_agents) & set(self.tools):
             raise ConfigError(f"A tool and a sub-agent are both called {min(taken)!r}.")
         self.tools |= sub_agents
@@ -154,8 +159,14 @@ class Agent:
         check_choices(error_processors)
         if strangers := set(retry_hooks) - set(HOOKS):
             raise ConfigError(f"retry_hooks names {min(strangers)!r}, which is no hook.")
-        self.input_processors = tuple(input_processors)
-        self.output_processors = tuple(output_processors)
+        self.input_processors = (
+            *(one for p in self.signal_providers for one in p.get_input_processors()),
+            *input_processors,
+        )
+        self.output_processors = (
+            *output_processors,
+            *(one for p in self.signal_providers for one in p.get_output_processors()),
+        )
         self.error_processors = tuple(error_processors)
         for count, what in (
             (max_processor_retries, "max_processor_retries"),
@@ -180,8 +191,12 @@ class Agent:
         options_from({}, self._defaults)
         self._host: AgentHost = LocalHost()
         self._memory: AgentMemory | None = None
+        #: Its runs that wait.
+        self.parked = ParkedRuns(self)
         #: The agent as threads and the inbox see it.
         self.turns = AgentTurns(self)
+        for provider in self.signal_providers:
+            provider.connect(self)
 
     def __repr__(self) -> str:
         return f"Agent(id={self.id!r})"
@@ -227,9 +242,30 @@ class Agent:
             )
         return self._memory
 
+    async def open_signals(self) -> None:
+        """
+        Let the signal providers watch and remember who subscribed; called by ``Mastra``, and
+        once by whoever uses an agent by itself.
+        """
+        storage = self._host.storage
+        can = storage.capabilities
+        has_states = "thread_state" in can and "thread_state.compare_and_set" in can
+        for provider in self.signal_providers:
+            await provider.open(
+                clock=self._host.clock,
+                ids=self._host.ids,
+                states=storage.thread_state if has_states else None,
+            )
+
+    async def close_signals(self) -> None:
+        """Let the signal providers watch no more."""
+        for provider in self.signal_providers:
+            await provider.stop()
+
     async def aclose(self) -> None:
         """Stop what a standalone agent started; an attached one is closed by its host."""
         if isinstance(self._host, LocalHost):
+            await self.close_signals()
             await self._host.aclose()
 
     def resolve_instructions(self) -> str:
@@ -383,12 +419,8 @@ class Agent:
             page=page,
             per_page=per_page,
             after=after,
-            is_idempotent=lambda name: name is not None and self._is_idempotent(name),
+            is_idempotent=lambda name: name is not None and self.parked.is_idempotent(name),
         )
-
-    def _is_idempotent(self, tool_name: str) -> bool:
-        known = self.tools.get(tool_name)
-        return known is not None and known.idempotent
 
     async def approve_tool_call(
         self, run_id: str, tool_call_id: str | None = None, **options: Any
@@ -407,7 +439,7 @@ class Agent:
             RunNotFoundError, ForeignRunError, NotSuspendedError, AmbiguousRunError,
             ResumeKindMismatchError, ResumeClaimedError: Nothing was executed.
         """
-        return await self._answer(
+        return await self.parked.answer(
             {"approved": True}, run_id, tool_call_id, kind="approval", options=options
         )
 
@@ -422,7 +454,9 @@ class Agent:
         data: dict[str, Any] = {"approved": False}
         if reason is not None:
             data["reason"] = reason
-        return await self._answer(data, run_id, tool_call_id, kind="approval", options=options)
+        return await self.parked.answer(
+            data, run_id, tool_call_id, kind="approval", options=options
+        )
 
     async def resume_stream(
         self,
@@ -446,7 +480,7 @@ class Agent:
         Raises:
             SchemaError: The data doesn't fit; the run waits on.
         """
-        return await self._answer(
+        return await self.parked.answer(
             resume_data,
             run_id,
             tool_call_id,
@@ -488,42 +522,7 @@ class Agent:
             ForeignRunError: It belongs to another agent.
             ResumeClaimedError: Somebody is answering it right now.
         """
-        check_ids(run_id=run_id)
-        if self._host.threads.abort_run(run_id, agent_id=self.id):
-            return True
-        snapshots = self._host.parking
-        if snapshots is None:
-            return False
-        claimed = await claim_for_cancel(
-            snapshots,
-            run_id,
-            agent_id=self.id,
-            ids=self._host.ids,
-            owner=self._host.instance_id,
-        )
-        if claimed is None:
-            return False
-        try:
-            await self._cancel_delegates(claimed.parked)
-            await close_parked_calls(self.memory, claimed.parked)
-            await snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
-        except BaseException:
-            await claimed.claim.release_anyway()
-            # Its rows may be gone already.
-            self._host.threads.look_at_run(run_id)
-            raise
-        self._host.threads.release_parked(run_id)
-        return True
-
-    async def _cancel_delegates(self, parked: ParkedRun) -> None:
-        """End the runs of sub-agents for which a run waits."""
-        for call, outcome in zip(parked.calls, parked.outcomes, strict=True):
-            tool = self.tools.get(str(call.get("toolName")))
-            if outcome is None or not outcome.is_parked or not isinstance(tool, SubAgentTool):
-                continue
-            inner = delegated_call(outcome.suspend_payload or {})
-            if inner is not None:
-                await tool.agent.cancel_run(inner.run_id)
+        return await self.parked.cancel(run_id)
 
     async def send_tool_approval(
         self,
@@ -561,7 +560,7 @@ class Agent:
         check_ids(thread_id=thread_id, resource_id=resource_id)
         check_given_ids(tool_call_id=tool_call_id)
         check_decision(approved, decline_context)
-        run_id = await self._parked_run_of_thread(thread_id, resource_id, tool_call_id)
+        run_id = await self.parked.of_thread(thread_id, resource_id, tool_call_id)
         # The decision is what was decided, whatever stands in its context.
         data = (
             resume_data
@@ -569,7 +568,7 @@ class Agent:
             else {**(decline_context or {}), "approved": approved}
         )
         kind: Literal["approval", "data"] = "approval" if resume_data is None else "data"
-        await self._answer(
+        await self.parked.answer(
             data, run_id, tool_call_id, kind=kind, options=dict(stream_options or {})
         )
         for message in messages:
@@ -620,118 +619,11 @@ class Agent:
                 details={"threadId": thread_id, "resourceId": resource_id, "runId": run_id},
             )
         options = dict(stream_options or {})
-        await self._answer(resume_data, run_id, tool_call_id, kind="data", options=options)
+        await self.parked.answer(resume_data, run_id, tool_call_id, kind="data", options=options)
         accepted: dict[str, Any] = {"accepted": True, "runId": run_id}
         if tool_call_id is not None:
             accepted["toolCallId"] = tool_call_id
         return accepted
-
-    async def _parked_run_of_thread(
-        self, thread_id: str, resource_id: str, tool_call_id: str | None
-    ) -> str:
-        listed = await self.list_suspended_runs(thread_id=thread_id, resource_id=resource_id)
-        runs = [
-            run.run_id
-            for run in listed.runs
-            if tool_call_id is None
-            or any(call.tool_call_id == tool_call_id for call in run.tool_calls)
-        ]
-        if not runs:
-            raise RunNotFoundError(
-                f"Thread {thread_id!r} has no run of agent {self.id!r} that waits for approval.",
-                id="AGENT_SEND_TOOL_APPROVAL_NO_ACTIVE_THREAD_RUN",
-                details={
-                    "threadId": thread_id,
-                    "resourceId": resource_id,
-                    "agentName": self.name,
-                },
-            )
-        if len(runs) > 1:
-            raise AmbiguousRunError(thread_id=thread_id, run_ids=runs)
-        return runs[0]
-
-    async def _answer(
-        self,
-        data: Any,
-        run_id: str,
-        tool_call_id: str | None,
-        *,
-        kind: Literal["approval", "data"],
-        options: Mapping[str, Any],
-    ) -> ModelOutput:
-        check_ids(run_id=run_id)
-        given = dict(options)
-        context = given.get("request_context")
-        reserved = context.get("mastra__resourceId") if isinstance(context, Mapping) else None
-        scope = reserved if reserved is not None else given.get("resource_id")
-        check_given_ids(tool_call_id=tool_call_id, resource_id=scope)
-        allow_mismatch = bool(given.pop("allow_kind_mismatch", False))
-        rerun_unknown = bool(given.pop("rerun_unknown", False))
-        target = given.pop("target", None)
-        if target not in (None, "all"):
-            raise RunArgumentError(
-                f"target must be 'all' or absent, not {shown(target)}.",
-                hint="Name one call with tool_call_id.",
-                details={"argument": "target"},
-            )
-        if given.get("read_only"):
-            raise RunArgumentError(
-                "A run can't become read-only when it is answered: its calls are stored.",
-                id="AGENT_INVALID_OPTION",
-                details={"argument": "read_only"},
-            )
-        if given.get("thread_id") is None:
-            given.pop("resource_id", None)
-        builder = RunBuilder(self, self.options(given))
-        snapshots = self._host.parking
-        if snapshots is None:
-            raise RunNotFoundError(run_id=run_id, agent_id=self.id, has_storage=False)
-        claimed = await claim_parked_run(
-            snapshots,
-            ResumeRequest(
-                run_id=run_id,
-                agent_id=self.id,
-                kind=kind,
-                data=data,
-                tool_call_id=tool_call_id,
-                to_all=target == "all",
-                resource_id=scope,
-                allow_kind_mismatch=allow_mismatch,
-                rerun_unknown=rerun_unknown,
-            ),
-            clock=self._host.clock,
-            ids=self._host.ids,
-            owner=self._host.instance_id,
-            validate=self._validate_resume,
-            is_idempotent=self._is_idempotent,
-        )
-        try:
-            return await started(
-                builder,
-                builder.resume(claimed),
-                thread_id=claimed.parked.thread_id,
-                resource_id=claimed.parked.resource_id,
-            )
-        except BaseException:
-            await claimed.claim.release_anyway()
-            raise
-
-    def _validate_resume(self, tool_name: str, outcome: CallOutcome, data: Any) -> None:
-        known = self.tools.get(tool_name)
-        if known is None:
-            return
-        inner = delegated_call(outcome.suspend_payload or {})
-        if inner is not None and isinstance(known, SubAgentTool):
-            check_delegated_data(inner, data)
-            return
-        try:
-            known.parse_resume(data)
-        except ToolInputError as exc:
-            raise SchemaError(
-                exc.message,
-                id="WORKFLOW_SCHEMA_VALIDATION_FAILED",
-                details=exc.details,
-            ) from exc
 
     # -- input from outside ---------------------------------------------------------------
 
@@ -1025,6 +917,18 @@ def _legacy(name: str, other: str) -> RunArgumentError:
         id="AGENT_STREAM_LEGACY_NOT_SUPPORTED",
         hint=f"Use {other}(...).",
     )
+
+
+def _providers(signals: Sequence[SignalProvider]) -> tuple[SignalProvider, ...]:
+    if isinstance(signals, str) or not isinstance(signals, Sequence):
+        raise ConfigError(f"signals is a list of signal providers, not {shown(signals)}.")
+    for provider in signals:
+        if not isinstance(provider, SignalProvider):
+            raise ConfigError(f"{shown(provider)} is no SignalProvider.")
+    ids = [provider.id for provider in signals]
+    if len(set(ids)) < len(ids):
+        raise ConfigError(f"Two signal providers have one id: {', '.join(sorted(ids))}.")
+    return tuple(signals)
 
 
 def _until_idle(max_idle_ms: int | None) -> Mapping[str, Any] | bool:

@@ -16,6 +16,7 @@ from mastra_core.contracts.completion import TaskCheck
 from mastra_core.contracts.delegation import Delegation
 from mastra_core.contracts.tool_hooks import ToolHooks
 from mastra_core.errors import ConfigError, RunArgumentError, shown
+from mastra_core.streaming.broadcast import MIN_BUFFERED_CHUNKS
 
 __all__ = (
     "OPTION_KINDS",
@@ -210,6 +211,10 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
         "an integer that isn't negative",
         lambda value: (value == 0 and not isinstance(value, bool | float)) or _is_count(value),
     ),
+    "max_buffered_chunks": (
+        f"an integer of at least {MIN_BUFFERED_CHUNKS}",
+        lambda value: _is_count(value) and value >= MIN_BUFFERED_CHUNKS,
+    ),
     "prepare_step": _CALLABLE,
     "stop_when": ("callable, or a list of callables", _are_callable),
     "active_tools": ("a list of names", _are_texts),
@@ -229,6 +234,7 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
     "transform": _CALLABLE,
     "is_task_complete": ("a TaskCheck", lambda value: isinstance(value, TaskCheck)),
     "save_per_step": _BOOL,
+    "auto_resume_suspended_tools": _BOOL,
     "include_raw_chunks": _BOOL,
     "request_context": _MAPPING,
     "hide_signals": (

@@ -82,7 +82,12 @@ class RunOptions:
     #: On whose behalf; tools see it.
     actor: Any = None
     request_context: Mapping[str, Any] = field(default_factory=dict)
+    #: The model may answer calls of the thread that wait for data (streaming.md 6.4).
+    auto_resume_suspended_tools: bool = False
     hide_signals: bool | Sequence[str] | None = None
+    #: How many chunks of the run are kept for readers that are slow or come late, 256 or more;
+    #: all if not given. Whoever misses one gets a ``StreamGapError``.
+    max_buffered_chunks: int | None = None
     abort_signal: asyncio.Event | None = None
     input_processors: Sequence[ProcessorChoice] | None = None
     output_processors: Sequence[ProcessorChoice] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mastra_core.agent.auto_resume import WaitingCalls, waiting_calls
 from mastra_core.agent.background import RunBackgroundTasks
 from mastra_core.agent.memory import AgentMemory
 from mastra_core.agent.options import RunOptions
@@ -229,6 +230,7 @@ class RunBuilder:
             message_list=message_list,
             record=record,
             hide_signals=self._options.hide_signals,
+            max_buffered_chunks=self._options.max_buffered_chunks,
         )
 
     def _launch(
@@ -364,6 +366,7 @@ class RunBuilder:
             signals=self._signals(message_list),
             opening_signals=opening,
             saver=saver,
+            suspended=self._suspended(message_list) if saver is not None else None,
             title=self._title(message_list) if saver is not None else None,
             snapshots=self._host.parking,
             claim=claimed.claim if claimed is not None else None,
@@ -395,6 +398,13 @@ class RunBuilder:
             mastra=getattr(self._host, "application", None),
             background=self._background(message_list),
         )
+
+    def _suspended(self, message_list: MessageList) -> WaitingCalls | None:
+        """What the model may answer; nothing if a person is to see every call."""
+        options = self._options
+        if not options.auto_resume_suspended_tools or options.require_tool_approval is not False:
+            return None
+        return waiting_calls(self._agent, message_list)
 
     def _title(self, message_list: MessageList) -> RunTitle | None:
         memory = self._agent.memory

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from mastra_core.base.telemetry import NOOP_SPAN, Attribute, NoopTracer, Span, Tracer
 from mastra_core.contracts.background import BackgroundContext
 from mastra_core.contracts.delegation import Delegation
 
-__all__ = ("DelegatedCall", "RequireApproval", "Tool", "ToolContext", "ToolWriter")
+__all__ = (
+    "DelegatedCall",
+    "RequireApproval",
+    "Tool",
+    "ToolContext",
+    "ToolObserver",
+    "ToolWriter",
+)
+
+logger = logging.getLogger(__name__)
 
 RequireApproval = bool | Callable[[Any, "ToolContext"], "bool | Awaitable[bool]"]
 
@@ -44,6 +56,36 @@ class DelegatedCall:
     resume_schema: str = "{}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolObserver:
+    """Measures parts of a call, and notes what happens in it (streaming.md 6.2)."""
+
+    tracer: Tracer = field(default_factory=NoopTracer)
+    #: The call itself.
+    current_span: Span = NOOP_SPAN
+
+    def span(
+        self, name: str, attributes: Mapping[str, Attribute] | None = None
+    ) -> AbstractContextManager[Span]:
+        """Measure the block, below the call."""
+        return self.tracer.span(name, attributes)
+
+    def log(
+        self, message: str, data: Mapping[str, Attribute] | None = None, *, level: str = "info"
+    ) -> None:
+        """
+        Note something, in the log and at the call.
+
+        Args:
+            message: What happened, the same text each time.
+            data: The facts.
+            level: ``debug``, ``info``, ``warning`` or ``error``.
+        """
+        number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+        logger.log(number, message, extra={"data": dict(data or {})})
+        self.current_span.add_event(message, {"level": level, **(data or {})})
+
+
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     """What a running tool knows and may do (streaming.md 6.2)."""
@@ -72,6 +114,8 @@ class ToolContext:
     #: Makes the transcript when somebody asks for it.
     load_messages: Callable[[], list[dict[str, Any]]] = list
     abort: asyncio.Event | None = None
+    #: Measures and notes what the call does.
+    observe: ToolObserver = field(default_factory=ToolObserver)
     #: On whose behalf the run goes on, as the caller said.
     actor: Any = None
     #: Store what the run has said so far.

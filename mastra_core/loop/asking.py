@@ -101,6 +101,11 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
         clock=setup.clock,
         ids=setup.ids,
         tells_all=processors is not None and processors.has_stream_hooks,
+        titles={
+            name: title
+            for name, tool in segment.step_setup.tools.items()
+            if (title := getattr(tool, "title", None))
+        },
     )
     segment.step = step
     wanted = setup.structured
@@ -221,8 +226,13 @@ def _request(segment: RunSegment, patch: StepPatch) -> ModelRequest:
     if setup.structured is not None and setup.structured.json_prompt_injection:
         prompt = _with_schema(prompt, setup.structured)
     tools = offered_tools(
-        segment.step_setup.tools, segment.step_setup.active_tools, setup.background
+        segment.step_setup.tools,
+        segment.step_setup.active_tools,
+        setup.background,
+        setup.suspended,
     )
+    if setup.suspended is not None and (words := setup.suspended.instruction()):
+        prompt = _with_instruction(prompt, words)
     if setup.background is not None:
         instruction = setup.background.instruction(tool.name for tool in tools)
         if instruction is not None:

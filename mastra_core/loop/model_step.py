@@ -90,8 +90,11 @@ class ModelStep:
         clock: Clock,
         ids: Ids,
         tells_all: bool = False,
+        titles: Mapping[str, str] | None = None,
     ) -> None:
         self._model = model
+        #: What people call the tools.
+        self._titles = titles or {}
         #: Also yield ``response-metadata`` and ``finish``, for those who look at the stream.
         self._tells_all = tells_all
         self._run_id = run_id
@@ -228,6 +231,8 @@ class ModelStep:
         payload = {"toolCallId": call_id, "toolName": name, **extra}
         if part.get("providerExecuted") is not None:
             payload["providerExecuted"] = part["providerExecuted"]
+        if name in self._titles:
+            payload["title"] = self._titles[name]
         return self._chunk("tool-call-input-streaming-start", payload)
 
     def _extend_input(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
@@ -268,6 +273,8 @@ class ModelStep:
         payload = {"toolCallId": call_id, "toolName": name, "args": args, **extra}
         if executed is not None:
             payload["providerExecuted"] = executed
+        if name in self._titles:
+            payload["title"] = self._titles[name]
         return self._chunk("tool-call", payload)
 
     def _provider_result(self, part: ModelPart, extra: dict[str, Any]) -> Chunk:
@@ -373,6 +380,7 @@ class ModelStep:
             payload["args"],
             provider_executed=executed,
             metadata=metadata,
+            title=payload.get("title"),
         )
 
     def replay(self, chunks: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:

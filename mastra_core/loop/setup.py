@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
@@ -21,6 +22,7 @@ from mastra_core.processors.runner import RunProcessors
 from mastra_core.streaming.objects import StructuredOutput
 from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
+from mastra_core.workflows.agent_snapshot import CallOutcome
 from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
 
 __all__ = (
@@ -30,6 +32,8 @@ __all__ = (
     "NoSignals",
     "RunSetup",
     "SignalSource",
+    "SuspendedCalls",
+    "TakenCall",
     "ThreadTitle",
 )
 
@@ -80,6 +84,43 @@ class NoSignals:
 
     def assert_owned(self) -> None:
         """Nobody can take what isn't held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenCall:
+    """A parked call of an earlier run that the run at hand carries out."""
+
+    outcome: CallOutcome
+    #: What it was called with, and what it is answered with.
+    args: Any
+    data: Any
+
+
+class SuspendedCalls(Protocol):
+    """Calls of earlier runs that the model may answer (streaming.md 6.4)."""
+
+    def instruction(self) -> str:
+        """What the model is told about them; empty if none is left."""
+        ...
+
+    def schema_of(self, tool_name: str) -> dict[str, Any]:
+        """Further members of a tool's arguments."""
+        ...
+
+    def answered_by(self, tool_name: str, args: Any) -> str | None:
+        """The call that these arguments answer; None if they answer none."""
+        ...
+
+    def take(
+        self, tool_call_id: str, args: Mapping[str, Any]
+    ) -> AbstractAsyncContextManager[TakenCall]:
+        """
+        The parked call, ours to run; its run is over afterwards.
+
+        Raises:
+            MastraError: It is not ours to answer; it waits on.
+        """
+        ...
 
 
 class ThreadTitle(Protocol):
@@ -162,6 +203,8 @@ class RunSetup:
     saver: MessageSaver | None = None
     #: Makes the thread's title; None if nobody does.
     title: ThreadTitle | None = None
+    #: What waits in the thread and may be answered by the model; None if nothing.
+    suspended: SuspendedCalls | None = None
     snapshots: AgentSnapshots | None = None
     #: The claim under which a resumed run goes on.
     claim: HeldClaim | None = None

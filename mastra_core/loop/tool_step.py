@@ -7,15 +7,22 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async, is_being_cancelled
 from mastra_core.base.telemetry import Span
 from mastra_core.contracts.background import BACKGROUND_MEMBER, TaskPlan, background_override
-from mastra_core.contracts.tool import DelegatedCall, RequireApproval, Tool, ToolContext
+from mastra_core.contracts.tool import (
+    DelegatedCall,
+    RequireApproval,
+    Tool,
+    ToolContext,
+    ToolObserver,
+)
 from mastra_core.errors import (
+    FencedOutError,
     ForbiddenError,
     MastraError,
     ToolError,
@@ -216,10 +223,36 @@ class ToolStep:
         if tool.execute is None:
             self.open_client_calls += 1
             return
+        suspended = self._setup.suspended
+        if answer is None and suspended is not None:
+            answered = suspended.answered_by(call.tool_name, call.args)
+            if answered is not None:
+                await self._run_taken(index, tool, answered, started)
+                return
         if answer is not None and answer.outcome.needs_approval and not answer.is_for_delegate:
             await self._run_decided(index, tool, answer, started)
             return
         await self._run_body(index, tool, answer, started)
+
+    async def _run_taken(self, index: int, tool: Tool, answered: str, started: int) -> None:
+        """The model answers a call of an earlier run: carry that one out, with its arguments."""
+        call, suspended = self.calls[index], self._setup.suspended
+        assert suspended is not None
+        try:
+            async with suspended.take(answered, call.args) as taken:
+                self.calls[index] = replace(call, args=taken.args)
+                is_delegated = delegated_call(taken.outcome.suspend_payload or {}) is not None
+                answer = Answer(
+                    data=taken.data,
+                    outcome=taken.outcome,
+                    is_for_delegate=is_delegated and getattr(tool, "delegates", False),
+                )
+                await self._run_body(index, tool, answer, started)
+        except (ForbiddenError, TripwireError, FencedOutError):
+            raise
+        except MastraError as exc:
+            self.calls[index] = call
+            self._settle(index, started, {"error": wire_from_error(exc)})
 
     async def _run_decided(self, index: int, tool: Tool, answer: Answer, started: int) -> None:
         """An approval was answered: run the tool, or tell the model why not."""
@@ -280,6 +313,7 @@ class ToolStep:
             tool_name=call.tool_name,
         )
         context = self._context(call, tool, tool_writer, parked, answer, is_approved=is_approved)
+        context.observe = ToolObserver(tracer=self._setup.tracer, current_span=span)
         try:
             own_args, override = _without_override(call.args, tool)
             # A copy: what a tool does to its arguments must not change what is stored.

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.merging import laid_over
 from mastra_core.messages.message_list import ListedMessage, MessageList
 
 __all__ = ("ResponseWriter",)
+
+
+class _Block(NamedTuple):
+    """A text or a reasoning, word by word: adding to one long text would copy it every time."""
+
+    part: dict[str, Any]
+    pieces: list[str]
+
+    def join(self) -> None:
+        """Put the words into the part."""
+        words = "".join(self.pieces)
+        if self.part["type"] == "text":
+            self.part["text"] = words
+        else:
+            self.part["reasoning"] = words
+            self.part["details"] = [{"type": "text", "text": words}]
 
 
 class ResponseWriter:
@@ -26,7 +42,9 @@ class ResponseWriter:
         #: What the step that is streaming has brought, in order.
         self._streamed: list[dict[str, Any]] = []
         #: Its text and reasoning blocks that go on.
-        self._open: dict[str, dict[str, Any]] = {}
+        self._open: dict[str, _Block] = {}
+        #: All of its blocks; their words are joined at the end of the step.
+        self._blocks: list[_Block] = []
 
     @property
     def thread_id(self) -> str | None:
@@ -46,6 +64,7 @@ class ResponseWriter:
     def begin_step(self) -> None:
         """A further step under the same id is parted by a ``step-start``."""
         self._open.clear()
+        self._blocks.clear()
         self._streamed.clear()
         message = self._messages.find(self.message_id)
         if message is not None and message.parts:
@@ -85,32 +104,27 @@ class ResponseWriter:
 
     def text(self, block: str, delta: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Append to a text block; its part is made with the first delta."""
-        key = f"text:{block}"
-        part = self._open.get(key)
-        if part is None:
-            part = self._open[key] = dict[str, Any](type="text", text="")
-            self._streamed.append(part)
+        opened = self._open.get(f"text:{block}") or self._begin("text", block)
         if metadata is not None:
             # Some providers sign a text at its end.
-            part["providerMetadata"] = dict(metadata)
-        part["text"] += delta
+            opened.part["providerMetadata"] = dict(metadata)
+        opened.pieces.append(delta)
 
     def reasoning(self, block: str, delta: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Append to a reasoning block."""
-        key = f"reasoning:{block}"
-        part = self._open.get(key)
-        if part is None:
-            part = {
-                "type": "reasoning",
-                "reasoning": "",
-                "details": [{"type": "text", "text": ""}],
-            }
-            self._open[key] = part
-            self._streamed.append(part)
+        opened = self._open.get(f"reasoning:{block}") or self._begin("reasoning", block)
         if metadata is not None:
-            part["providerMetadata"] = dict(metadata)
-        part["reasoning"] += delta
-        part["details"][0]["text"] += delta
+            opened.part["providerMetadata"] = dict(metadata)
+        opened.pieces.append(delta)
+
+    def _begin(self, kind: str, block: str) -> _Block:
+        """A block of the answer; its words are put in when the step is over."""
+        part: dict[str, Any] = {"type": kind}
+        part |= {"text": ""} if kind == "text" else {"reasoning": "", "details": []}
+        opened = self._open[f"{kind}:{block}"] = _Block(part, [])
+        self._blocks.append(opened)
+        self._streamed.append(part)
+        return opened
 
     def finish_step(self) -> None:
         """
@@ -120,6 +134,9 @@ class ResponseWriter:
         lies before the answer (decisions.md 35).
         """
         self._open.clear()
+        for block in self._blocks:
+            block.join()
+        self._blocks.clear()
         if not self._streamed:
             return
         message = self._target()
@@ -152,6 +169,7 @@ class ResponseWriter:
         *,
         provider_executed: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
+        title: str | None = None,
     ) -> None:
         """Append an open call."""
         part: dict[str, Any] = {
@@ -165,6 +183,8 @@ class ResponseWriter:
         }
         if provider_executed is not None:
             part["providerExecuted"] = provider_executed
+        if title is not None:
+            part["title"] = title
         if metadata is not None:
             part["providerMetadata"] = dict(metadata)
         self._streamed.append(part)

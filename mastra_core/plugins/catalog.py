@@ -81,6 +81,7 @@ CATALOG_PLUGINS: Final[Mapping[str, str]] = MappingProxyType(
         "server": "mastra-server",
         "models": "mastra-models",
         "processors": "mastra-processors",
+        "github": "mastra-github",
         "cli": "mastra-cli",
         "otel": "mastra-otel",
         "cross_agent": "mastra-cross-agent",

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from mastra_core.base.telemetry import NOOP_SPAN, NoopTracer, Span, Tracer
 from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import TripwireError
 from mastra_core.messages.message_list import ListedMessage, MessageList, MessageSource
 from mastra_core.wire.signals import Signal
 
-__all__ = ("ContextWindow", "ProcessorArgs", "StepPatch")
+__all__ = ("ContextWindow", "ProcessorArgs", "StepPatch", "TracingContext")
 
 #: Messages that a hook is shown; a hook that isn't named here sees all.
 _SHOWN: Final[Mapping[str, tuple[MessageSource, ...]]] = {
@@ -27,6 +28,16 @@ class ContextWindow:
     """What of a lane stands in the messages that the model is shown."""
 
     has_snapshot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracingContext:
+    """Where a hook is in the trace of its run."""
+
+    #: The span of this very call.
+    current_span: Span = NOOP_SPAN
+    #: Opens further ones below it.
+    tracer: Tracer = field(default_factory=NoopTracer)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +54,7 @@ class ProcessorArgs:
     state: dict[str, Any]
     #: The agent that runs; None for a loop without one.
     agent: Any = None
+    tracing_context: TracingContext = field(default_factory=TracingContext)
     thread_id: str | None = None
     resource_id: str | None = None
     #: 0-based.

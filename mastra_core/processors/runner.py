@@ -23,7 +23,7 @@ from mastra_core.errors import (
     TripwireError,
 )
 from mastra_core.messages.message_list import MessageList, MessageSource
-from mastra_core.processors.arguments import ContextWindow, ProcessorArgs, StepPatch
+from mastra_core.processors.arguments import ContextWindow, ProcessorArgs, StepPatch, TracingContext
 from mastra_core.processors.returned import (
     apply_messages,
     apply_returned,
@@ -232,13 +232,15 @@ class RunProcessors:
 
     async def _call(self, processor: Processor, phase: str, **members: Any) -> Any:
         """One hook of one processor, measured; raises as :meth:`_call_unmeasured`."""
-        with self._span(processor, phase):
-            return await self._call_unmeasured(processor, phase, **members)
+        with self._span(processor, phase) as span:
+            return await self._call_unmeasured(processor, phase, span, **members)
 
     def _span(self, processor: Processor, phase: str) -> AbstractContextManager[Span]:
         return processor_span(self._tracer, processor, phase, run_id=self._facts["run_id"])
 
-    async def _call_unmeasured(self, processor: Processor, phase: str, **members: Any) -> Any:
+    async def _call_unmeasured(
+        self, processor: Processor, phase: str, span: Span, **members: Any
+    ) -> Any:
         """
         One hook of one processor.
 
@@ -247,6 +249,7 @@ class RunProcessors:
             ProcessorError: It raised anything else.
         """
         args = self._args(processor, phase, members)
+        args.tracing_context = TracingContext(current_span=span, tracer=self._tracer)
         try:
             async with (
                 self._watch.around(processor, phase),
@@ -376,20 +379,22 @@ class RunProcessors:
         view = await lanes.view(processor)
         if view is None:
             return
-        with self._span(processor, "compute_state_signal"):
-            await self._compute_seen(processor, lanes, view, members)
+        with self._span(processor, "compute_state_signal") as span:
+            await self._compute_seen(processor, lanes, view, span, members)
 
     async def _compute_seen(
         self,
         processor: Processor,
         lanes: RunLanes,
         view: LaneView,
+        span: Span,
         members: Mapping[str, Any],
     ) -> None:
         history = view.history
         returned = await self._call_unmeasured(
             processor,
             "compute_state_signal",
+            span,
             active_state_signals=history.active,
             context_window=ContextWindow(has_snapshot=history.has_snapshot),
             last_snapshot=history.last_snapshot,

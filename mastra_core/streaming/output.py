@@ -70,8 +70,9 @@ class ModelOutput:
 
     ``async for chunk in output.full_stream`` and ``await output.text`` may be used in any
     order, any number of times, by any number of tasks: every iteration replays from the
-    first chunk, every property settles once. Nothing hangs: if the run fails, what can't be
-    given raises the run's error.
+    first chunk, every property settles once. With ``max_buffered_chunks``, an iteration that
+    needs a chunk that is gone raises a ``StreamGapError``. Nothing hangs: if the run fails,
+    what can't be given raises the run's error.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class ModelOutput:
         message_list: MessageList,
         record: RunRecord | None = None,
         hide_signals: bool | Sequence[str] | None = None,
+        max_buffered_chunks: int | None = None,
     ) -> None:
         self.run_id = run_id
         self.agent_id = agent_id
@@ -90,7 +92,7 @@ class ModelOutput:
         #: Where the run is in a trace; None if nobody measures.
         self.trace: TraceLink | None = None
         self.record = record or RunRecord()
-        self.buffer = ChunkBuffer()
+        self.buffer = ChunkBuffer(limit=max_buffered_chunks)
         self.status: RunStatus = "running"
         self.failure: BaseException | None = None
         self._finish_reason: str | None = None

@@ -70,7 +70,8 @@ class RunAnnouncer:
             source_id=self._source_id,
         )
         await self._tell(registered)
-        async for chunk in self._output.buffer.read():
+        # Those elsewhere are better off with a gap than without the end.
+        async for chunk in self._output.buffer.read(skips_gaps=True):
             if self._is_silent:
                 return
             await self._tell(self._part(chunk))

@@ -197,21 +197,23 @@ class OutsideThreads:
                 self._runtime.after_run(record)
         return is_ours
 
-    async def joined(self, record: ThreadRecord, entry: InboxEntry, run_id: str) -> list[Signal]:
+    async def opening(self, record: ThreadRecord, entry: InboxEntry, run_id: str) -> list[Signal]:
         """
-        What others left for a thread that is ours now, and the run that answers ``entry`` takes.
+        What opens the run that answers ``entry`` on a thread that is ours now: with what others
+        left for the same agent, in the order in which it was accepted.
 
         Raises:
             StorageError: What waits for the thread can't be read.
         """
         record.taken.setdefault(run_id, []).append(entry.signal.id)
-        joined: list[Signal] = []
+        opening = [entry]
         for found in await self._adopt(record):
             if found.turn or found.agent_id != entry.agent_id:
                 self._queue(record, found)
             else:
-                joined.append(found.signal)
-        return record.take(run_id, joined)
+                opening.append(found)
+        record.take(run_id, [one.signal for one in opening[1:]])
+        return [one.signal for one in sorted(opening, key=lambda one: one.order)]
 
     async def _take(self, record: ThreadRecord, run_id: str) -> str | None:
         # Heard before it is taken: whoever is refused from now on speaks to us.
@@ -269,7 +271,8 @@ class OutsideThreads:
             record,
             agent,
             entry.signal,
-            run_id=entry.run_id,
+            # A turn was promised a run of its own; the run that others joined is dead.
+            run_id=entry.run_id if entry.turn else None,
             stream_options={"request_context": context} if context else {},
         )
 

@@ -58,7 +58,7 @@ class ThreadSubscription:
         feeds = [*self._runs, self._current] if self._current is not None else list(self._runs)
         for feed in feeds:
             if feed.run_id == run_id and feed.end is None:
-                feed.end = len(feed.buffer.chunks)
+                feed.end = feed.buffer.count
                 feed.buffer.wake()
 
     def unsubscribe(self) -> None:
@@ -93,8 +93,8 @@ class ThreadSubscription:
         run_id, buffer = feed.run_id, feed.buffer
         position = 0
         while not self._is_over:
-            while position < (len(buffer.chunks) if feed.end is None else feed.end):
-                chunk = buffer.chunks[position]
+            while position < (buffer.count if feed.end is None else feed.end):
+                chunk = buffer.at(position)
                 position += 1
                 if not is_hidden(chunk, hide=self._hide_signals):
                     yield broadcast_form(chunk, run_id)

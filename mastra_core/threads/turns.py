@@ -136,7 +136,7 @@ class ThreadTurns:
             owner = await outside.own(record, entry, run_id)
             if owner is not None:
                 return Accepted(action="deliver", run_id=owner)
-            signals = [*await outside.joined(record, entry, run_id), signal]
+            signals = await outside.opening(record, entry, run_id)
         output = await agent.start_turn(
             signals,
             run_id=run_id,
@@ -301,7 +301,7 @@ class ThreadTurns:
             )
             if await outside.own(record, entry, turn.run_id) is not None:
                 return
-            signals = [*await outside.joined(record, entry, turn.run_id), first]
+            signals = await outside.opening(record, entry, turn.run_id)
         await turn.agent.start_turn(
             signals,
             run_id=turn.run_id,

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from mastra_conformance import case
-from mastra_core import Agent, FunctionTool, Mastra, tool
+from mastra_core import Agent, FunctionTool, Mastra, ToolContext, tool
 from mastra_core.base.telemetry import Span, Tracer
 from mastra_core.errors import ConfigError
 from mastra_core.testing.recording_tracer import RecordedSpan, RecordingTracer
@@ -481,3 +481,55 @@ async def test_a_task_in_the_background_is_measured_by_itself() -> None:
     task = tracer.named("background task: 'slow'")
     assert ["no luck"] == [str(error) for error in task.errors]
     assert (output.run_id, 1) == (task.attributes["runId"], task.attributes["attempt"])
+
+
+async def test_tools_and_processors_measure_and_note_for_themselves() -> None:
+    """Below the call and below the hook."""
+    tracer = RecordingTracer()
+
+    async def look(args: Any, context: ToolContext) -> str:
+        with context.observe.span("parse", {"rows": 2}):
+            context.observe.log("parsed", {"rows": 2}, level="warning")
+        return "seen"
+
+    class Measuring:
+        id = "measuring"
+
+        def process_input(self, args: Any) -> None:
+            args.tracing_context.current_span.set_attribute("mine", 1)
+            with args.tracing_context.tracer.span("inside"):
+                pass
+
+    agent = agent_with(
+        [tool_call("look", {})],
+        [text("Hi.")],
+        tools=[FunctionTool(id="look", execute=look)],
+        input_processors=[Measuring()],
+    )
+
+    async with Mastra(agents=[agent], telemetry=tracer):
+        await (await agent.stream("hi")).wait()
+
+    call, hook = tracer.named("tool: 'look'"), tracer.named("input processor: measuring")
+    assert (call.link, hook.link) == (tracer.named("parse").parent, tracer.named("inside").parent)
+    assert (["parsed"], 1) == (call.events, hook.attributes["mine"])
+
+
+async def test_tools_without_a_tracer_measure_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What they note is in the log all the same."""
+    caplog.set_level(logging.INFO)
+
+    async def look(args: Any, context: ToolContext) -> str:
+        with context.observe.span("parse"):
+            context.observe.log("parsed", {"rows": 2})
+        return "seen"
+
+    agent = agent_with(
+        [tool_call("look", {})], [text("Hi.")], tools=[FunctionTool(id="look", execute=look)]
+    )
+
+    output = await agent.stream("hi")
+    assert "Hi." == await output.text
+    await agent.aclose()
+
+    assert "parsed" in [record.message for record in caplog.records]

@@ -222,6 +222,25 @@ async def test_the_model_is_told_about_the_tool(make_agent: MakeAgent) -> None:
     )
 
 
+async def test_people_see_the_title_of_a_tool(make_agent: MakeAgent, stored: Any) -> None:
+    @tool(title="Doubling")
+    async def double(n: int) -> int:
+        """Twice as much."""
+        return 2 * n
+
+    call = {"type": "tool-streamed", "id": "c", "name": "double", "input": {"n": 4}}
+    agent = make_agent(model=ScriptedModel([[call], [text("done")]]), tools=[double])
+    output = await agent.stream("go", thread_id="t", resource_id="r")
+    titles = [
+        chunk["payload"].get("title")
+        async for chunk in output
+        if chunk["type"] in ("tool-call-input-streaming-start", "tool-call")
+    ]
+
+    assert ["Doubling", "Doubling"] == titles
+    assert "Doubling" == (await stored(agent))[-1].content["parts"][0]["title"]
+
+
 async def test_the_model_reads_what_the_tool_makes_of_its_result(
     make_agent: MakeAgent, stored: Any
 ) -> None:

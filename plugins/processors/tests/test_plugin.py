@@ -16,7 +16,15 @@ from mastra_processors import plugin
 
 OFFERED = {spec.name: spec for spec in plugin.mastra_processors()}
 #: Options without which there is nothing to make.
+JUDGE = {"model": ScriptedModel()}
 NEEDED: dict[str, dict[str, Any]] = {
+    "classifier": {"classifier": lambda text: {}, "on_result": lambda answers, context: None},
+    "language-detector": JUDGE,
+    "model-selection": {"classifier": lambda text: {}, "select": lambda answers: None},
+    "moderation": JUDGE,
+    "pii-detector": JUDGE,
+    "prompt-injection-detector": JUDGE,
+    "system-prompt-scrubber": JUDGE,
     "token-limiter": {"limit": 100},
     "skill-search": {"paths": []},
     "skills-processor": {"paths": []},

@@ -29,6 +29,7 @@ _WITHOUT_COMMANDS: Final = frozenset(
         "mastra-models",
         "mastra-processors",
         "mastra-otel",
+        "mastra-github",
         "mastra-sql",
         "mastra-libsql",
         "mastra-postgres",

@@ -67,6 +67,10 @@ class HeldText:
             self._told_to = self._gone + max(match.end for match in new)
         return new
 
+    def drop(self) -> None:
+        """Forget what waits."""
+        self.text, self.start = "", 0
+
     def let_go(
         self, end: int, regions: Sequence[Region] = (), *, keep: int = _BEHIND
     ) -> _Chunk | None:

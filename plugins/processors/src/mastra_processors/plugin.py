@@ -17,6 +17,7 @@ _INPUT: Final = ("process_input",)
 _STEP: Final = ("process_input_step",)
 _STREAM: Final = ("process_output_stream",)
 _ERROR: Final = ("process_api_error",)
+_ALL_TEXTS: Final = ("process_input", "process_output_stream", "process_output_result")
 
 #: Id → where it is, which hooks it has, what it does.
 _OFFERED: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
@@ -36,6 +37,16 @@ _OFFERED: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
         ("process_input", "compute_state_signal"),
         "Tells the model which page its browser shows.",
     ),
+    "classifier": (
+        "classifier:ClassifierProcessor",
+        _ALL_TEXTS,
+        "A classifier of yours, and what its answers mean.",
+    ),
+    "language-detector": (
+        "language_detector:LanguageDetector",
+        _INPUT,
+        "Input in the languages that the agent speaks.",
+    ),
     "mastra/response-cache": (
         "response_cache:ResponseCache",
         ("process_llm_request", "process_llm_response"),
@@ -46,10 +57,22 @@ _OFFERED: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
         _INPUT,
         "Takes of a request only what its thread doesn't have.",
     ),
+    "model-selection": ("model_selection:ModelSelection", _STEP, "Which model a request is worth."),
+    "moderation": ("moderation:Moderation", _ALL_TEXTS, "Has a model judge what hurts."),
+    "pii-detector": (
+        "pii_detector:PIIDetector",
+        _ALL_TEXTS,
+        "Has a model look for personal data.",
+    ),
     "prefill-error-handler": (
         "prefill_error_handler:PrefillErrorHandler",
         _ERROR,
         "Goes on after a refusal of the assistant's turn at the end.",
+    ),
+    "prompt-injection-detector": (
+        "prompt_injection_detector:PromptInjectionDetector",
+        _INPUT,
+        "Input that wants to be an instruction.",
     ),
     "provider-history-compat": (
         "provider_history_compat:ProviderHistoryCompat",
@@ -58,7 +81,7 @@ _OFFERED: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     ),
     "regex-filter": (
         "regex_filter:RegexFilter",
-        ("process_input", "process_output_stream", "process_output_result"),
+        _ALL_TEXTS,
         "Stops, masks or reports what patterns match.",
     ),
     "skill-search": (
@@ -71,6 +94,11 @@ _OFFERED: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
         "stream_error_retry:StreamErrorRetry",
         _ERROR,
         "Asks the model again when its provider stumbled.",
+    ),
+    "system-prompt-scrubber": (
+        "system_prompt_scrubber:SystemPromptScrubber",
+        ("process_output_stream", "process_output_result"),
+        "Keeps instructions of the agent out of its answers.",
     ),
     "token-cost-control": (
         "token_cost_control:TokenCostControl",

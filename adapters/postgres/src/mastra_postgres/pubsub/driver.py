@@ -128,12 +128,10 @@ class PostgresDriver(SqlBusDriver):
         rows, *_ = await bell.write_and_ring("publish", self.insert(topic, events), name)
         return appended_from(rows, is_told=True)
 
-    def _tell(self, topic: str, *, is_told: bool = False) -> None:
-        if is_told and self.bell is not None:
-            self._told_by_us(topic)
+    def _tell_here(self, topic: str) -> None:
+        super()._tell_here(topic)
+        if self.bell is not None:
             self.bell.tell(f"t:{self.key(topic)}", self._hints)
-        else:
-            super()._tell(topic)
 
     async def append_within(
         self, connection: psycopg.AsyncConnection[Any], topic: str, outgoing: Outgoing

@@ -194,7 +194,10 @@ class SqlBusDriver(ABC):
         if appended is not None:
             if not follows:
                 self._doubt(topic)
-            self._tell(topic, is_told=appended.is_told)
+            if appended.is_told:
+                self._tell_here(topic)
+            else:
+                self._tell(topic)
         return errors
 
     def _remember(self, topic: str, events: Sequence[NewEvent], log: Appended) -> bool:
@@ -497,14 +500,13 @@ class SqlBusDriver(ABC):
     def _hint_was_lost(self) -> None:  # noqa: B027 - most databases have no answer
         """Something was found that nobody had told of."""
 
-    def _tell(self, topic: str, *, is_told: bool = False) -> None:
-        """Others may want to know, unless they were told; our own engine does."""
-        del is_told  # most databases have no way to tell with the write itself
-        self._told_by_us(topic)
+    def _tell(self, topic: str) -> None:
+        """Others may want to know; our own engine does."""
+        self._tell_here(topic)
         if self._bell is not None:
             self._bell.ring(f"t:{self.key(topic)}", self._hints)
 
-    def _told_by_us(self, topic: str) -> None:
+    def _tell_here(self, topic: str) -> None:
         """What is found in the topic next is no surprise."""
         self._pace.news()
         self._told.add(topic)

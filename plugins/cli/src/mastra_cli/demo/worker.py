@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from mastra_cli.demo.choice import demo_model
-from mastra_cli.demo.deliveries import load_deliveries, packaged_deliveries
-from mastra_cli.demo.github import notification_from_delivery
 from mastra_cli.demo.lines import tell, told
 from mastra_cli.demo.triage import AGENT_ID, RESOURCE_ID, subjects_of, triage_agent
 from mastra_core import Agent, Mastra, ModelOutput
@@ -34,6 +32,8 @@ from mastra_core.errors import (
 )
 from mastra_core.notifications.ingest import NotificationResult
 from mastra_core.threads.subscription import ThreadSubscription
+from mastra_github.mapping import notification_from_delivery
+from mastra_github.samples import load_deliveries, packaged_deliveries
 
 __all__ = ("main",)
 
@@ -98,7 +98,8 @@ def _waking_output(results: list[NotificationResult]) -> ModelOutput:
         if result.accepted is not None and isinstance(result.accepted.output, ModelOutput):
             return result.accepted.output
     raise RunNotFoundError(
-        "No delivery woke the agent.", hint="Urgent, high and medium ones do, see demo/github.py."
+        "No delivery woke the agent.",
+        hint="Urgent, high and medium ones do, see mastra_github.mapping.",
     )
 
 

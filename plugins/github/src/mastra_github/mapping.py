@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from mastra_cli.demo.deliveries import Delivery
 from mastra_core.wire.notifications import NotificationPriority
 
 __all__ = (
     "MAX_SUMMARY",
     "SOURCE",
+    "Delivery",
     "notification_from_delivery",
+    "resources_of_delivery",
 )
 
 SOURCE: Final = "github"
@@ -46,6 +48,34 @@ _FOR_PEOPLE: Final = frozenset(
         "release.published",
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One webhook delivery: the event's name and the body."""
+
+    event: str
+    payload: dict[str, Any]
+
+
+def resources_of_delivery(delivery: Delivery) -> list[str]:
+    """
+    What a thread can subscribe to and hear of this: ``owner/repo``, ``owner/repo#12`` for an
+    issue or a pull request, ``owner`` of an organisation.
+    """
+    payload = delivery.payload
+    repository = _at(payload, "repository.full_name")
+    numbers = [_at(payload, "issue.number"), _at(payload, "pull_request.number")]
+    numbers += _numbers_of_pulls(payload.get(delivery.event))
+    found = [f"{repository}#{number}" for number in numbers if repository and number is not None]
+    found += [name for name in (repository, _at(payload, "organization.login")) if name]
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _numbers_of_pulls(subject: Any) -> list[Any]:
+    """The pull requests that a check or a workflow run belongs to."""
+    pulls = subject.get("pull_requests") if isinstance(subject, Mapping) else None
+    return [pull.get("number") for pull in pulls or () if isinstance(pull, Mapping)]
 
 
 def notification_from_delivery(delivery: Delivery) -> dict[str, Any]:

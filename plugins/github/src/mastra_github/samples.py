@@ -1,29 +1,20 @@
-"""The recorded webhook deliveries that come with the demo."""
+"""Recorded webhook deliveries, to try things with."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from mastra_core.errors import ConfigError
+from mastra_github.mapping import Delivery
 
-__all__ = ("Delivery", "load_deliveries", "packaged_deliveries")
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One webhook delivery: the event's name and the body."""
-
-    event: str
-    payload: dict[str, Any]
+__all__ = ("load_deliveries", "packaged_deliveries")
 
 
 def packaged_deliveries() -> list[Delivery]:
     """The deliveries that ship with this package."""
-    text = files("mastra_cli.demo").joinpath("data/deliveries.jsonl").read_text("utf-8")
+    text = files("mastra_github").joinpath("data/deliveries.jsonl").read_text("utf-8")
     return _deliveries_from(text, "the packaged deliveries")
 
 

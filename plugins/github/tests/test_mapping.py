@@ -7,12 +7,16 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mastra_cli.demo.deliveries import Delivery, packaged_deliveries
-from mastra_cli.demo.github import MAX_SUMMARY, notification_from_delivery
 from mastra_core.wire.notifications import PRIORITIES, SendNotification
+from mastra_github.mapping import (
+    MAX_SUMMARY,
+    Delivery,
+    notification_from_delivery,
+)
+from mastra_github.samples import packaged_deliveries
 
 ALL = packaged_deliveries()
 
@@ -119,6 +123,7 @@ def test_an_unknown_event_is_told_in_general_terms() -> None:
     assert "unknown" == event["attributes"]["repository"]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["action", "repository", "sender", "organization", "x"]),

@@ -1,0 +1,87 @@
+"""The demo of shared threads, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PHASES = (
+    "worker 1 process",
+    "worker 2 process",
+    "starts a run here",
+    "is delivered to the run that has the thread",
+    "(SIGKILL)",
+    "has the thread now",
+    "“deploy the api” reaches the agent",
+    "“tell the team” reaches the agent",
+    "What is stored",
+    "Look for yourself",
+)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One demo on a file; its summary, and what was told meanwhile."""
+    url = f"file:{tmp_path_factory.mktemp('demo') / 'shared.db'}"
+    done = subprocess.run(
+        [sys.executable, "-m", "mastra_cli", "demo", "signals", "--url", url, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout), done.stderr, url
+
+
+def test_what_was_accepted_is_answered_by_the_process_that_is_left(played: Any) -> None:
+    summary, _, url = played
+
+    assert {
+        "url": url,
+        "sent": 2,
+        "actions": ["wake", "deliver"],
+        "stored": [1, 1],
+        "answered": True,
+        "ownerKilled": True,
+        "tookOver": True,
+    }.items() <= summary.items()
+    assert 2 == len(set(summary["runIds"]))
+    assert 2 == len(set(summary["processIds"]))
+
+
+def test_the_timeline_tells_it_in_order(played: Any) -> None:
+    _, told, _ = played
+
+    places = [told.index(phase) for phase in PHASES]
+
+    assert sorted(places) == places
+
+
+def test_the_commands_at_the_end_work_as_printed(played: Any, tmp_path: Path) -> None:
+    _, told, _ = played
+    first = told.split("== Look for yourself\n")[1].strip().splitlines()[0].strip()
+
+    done = subprocess.run(
+        first, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert "deploy the api" in done.stdout
+
+
+def test_a_store_that_is_not_there_ends_in_one_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mastra_cli", "demo", "signals", "--url", "redis://127.0.0.1:1/0"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 1 == done.returncode
+    assert "Traceback" not in done.stderr
+    assert "mastra-py: " in done.stderr

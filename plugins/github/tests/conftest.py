@@ -1,0 +1,10 @@
+"""What the tests of the GitHub provider share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
