@@ -203,14 +203,14 @@ async def _scenarios(runs: Runs, folder: Path) -> AsyncIterator[Scenario | Resul
         )  # fmt: skip
     start = _Start(folder / "bytecode")
     yield _scenario(
-        "import mastra_core", start.of("-c", "import mastra_core"), 150, calls=3,
+        "import mastra_core", start.of("-c", "import mastra_core"), 150, calls=1,
         floor=start.of("-c", "pass"),
     )  # fmt: skip
     yield Scenario(
-        name="import an agent", backend=BACKEND, calls=3,
+        name="import an agent", backend=BACKEND, calls=1,
         ours=start.of("-c", "from mastra_core import Agent"), floor=start.of("-c", "pass"),
     )  # fmt: skip
-    yield _scenario("mastra-py --help", start.of("-m", "mastra_cli", "--help"), 350, calls=3)
+    yield _scenario("mastra-py --help", start.of("-m", "mastra_cli", "--help"), 350, calls=1)
 
 
 def _scenario(
