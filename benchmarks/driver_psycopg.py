@@ -12,7 +12,6 @@ from driver import Driver, Floors, Statements
 from driver_apsw import taken_down
 from harness import Call
 from psycopg.types.string import TextLoader
-from psycopg_pool import AsyncConnectionPool
 from templates import Varying
 
 from mastra_core.plugins.context import AdapterContext
@@ -32,8 +31,11 @@ class PsycopgDriver(Driver):
     backend: ClassVar[str] = "postgres"
     plain: ClassVar[str] = "psycopg"
 
-    def __init__(self, pool: AsyncConnectionPool[Any], alone: Any, hearer: Any) -> None:
-        self._pool = pool
+    def __init__(self, pool: Sequence[Any], alone: Any, hearer: Any) -> None:
+        #: Connections that nobody uses right now.
+        self._pool: asyncio.LifoQueue[Any] = asyncio.LifoQueue()
+        for connection in pool:
+            self._pool.put_nowait(connection)
         self._alone = alone
         self._hearer = hearer
 
@@ -41,8 +43,11 @@ class PsycopgDriver(Driver):
         tape = await taken_down(self.store, call)
 
         async def shared(bound: Statements) -> list[list[Any]]:
-            async with self._pool.connection() as connection:
+            connection = await self._pool.get()
+            try:
                 return await _run(connection, bound)
+            finally:
+                self._pool.put_nowait(connection)
 
         return Floors(
             tape.repeated(varying, lambda bound: _run(self._alone, bound), rewrite=_on_plain),
@@ -114,7 +119,7 @@ def _on_plain(sql: str, is_one: bool) -> str:  # noqa: FBT001 - called by positi
     return sql if is_one else sql.partition(" FOR UPDATE")[0]
 
 
-async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
+def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
     """Leave documents to the floor's own codec, which is quicker than psycopg's."""
     for name in ("json", "jsonb"):
         connection.adapters.register_loader(name, TextLoader)
@@ -139,14 +144,12 @@ async def open_psycopg(url: str) -> AsyncIterator[PsycopgDriver]:
         other = await enter(PostgresStorage(plain, AdapterContext()))
         async with PostgresLease(plain, AdapterContext()) as lease:
             await lease.get_lease_owner("none")
-        pool = await enter(
-            AsyncConnectionPool(
-                url, min_size=POOL, max_size=POOL, open=False, kwargs=raw, configure=_configure
-            )
-        )
-        alone = await enter(await psycopg.AsyncConnection.connect(url, **raw))
-        await _configure(alone)
-        hearer = await enter(await psycopg.AsyncConnection.connect(url, **raw))
+        connections = [
+            await enter(await psycopg.AsyncConnection.connect(url, **raw)) for _ in range(POOL + 2)
+        ]
+        for connection in connections:
+            _configure(connection)
+        alone, hearer, *pool = connections
         driver = PsycopgDriver(pool, alone, hearer)
         driver.store, driver.other = store, other
         driver.bus = await enter(PostgresPubSub(ours, context))

@@ -27,6 +27,7 @@ from typing import Final
 
 import memory_store
 import runtime
+import runtime_typescript
 import stalls
 from growth import open_growth
 from harness import Result, Scenario, measure
@@ -77,6 +78,10 @@ class Bench:
         if self._wants("runtime"):
             with tempfile.TemporaryDirectory() as folder:
                 async with runtime.open_scenarios(Path(folder)) as scenarios:
+                    await self._take(scenarios)
+        if self._wants("typescript"):
+            with tempfile.TemporaryDirectory() as folder:
+                async with runtime_typescript.open_comparisons(Path(folder)) as scenarios:
                     await self._take(scenarios)
         if self._wants("stalls"):
             await self._stalls()

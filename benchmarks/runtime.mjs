@@ -5,6 +5,8 @@
 // MASTRA_NODE_PACKAGES names the folder that holds node_modules.
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 
 const require = createRequire(`${process.env.MASTRA_NODE_PACKAGES}/`);
 const { Agent } = require('@mastra/core/agent');
@@ -130,14 +132,19 @@ async function wake({ calls }) {
 /** Bytes per chunk that a run holds while one of its two readers has read only one chunk. */
 async function memory({ chunks }) {
   const agent = await agentOf({ chunks });
-  globalThis.gc?.();
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc');
+  collect();
   const before = process.memoryUsage().heapUsed;
   const output = await agent.stream('Hello');
   const slow = output.fullStream[Symbol.asyncIterator]();
   await slow.next();
   for await (const _ of output.fullStream);
-  globalThis.gc?.();
-  return (process.memoryUsage().heapUsed - before) / chunks;
+  collect();
+  const held = process.memoryUsage().heapUsed - before;
+  // Read on, so that the run and its slow reader are still there when they are weighed.
+  await slow.next();
+  return held / chunks;
 }
 
 // -- the loop -----------------------------------------------------------------------------------

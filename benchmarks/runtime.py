@@ -2,26 +2,42 @@
 Runs of agents: how long from a message to the last chunk of the answer, absolutely.
 
 The model costs nothing: it hands out chunks that lie ready. So everything that is measured is
-the runtime: the loop, the chunks and their readers, and the memory around them.
+the runtime: the loop, the chunks and their readers, and the memory around them. Against the
+TypeScript runtime: ``runtime_typescript``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import statistics
 import sys
+import time
+import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from harness import Goal, Scenario, Timed
+from harness import NO_GOAL, Goal, Result, Scenario, Timed
 
 from mastra_core import Agent, Mastra
 
-__all__ = ("BACKEND", "open_scenarios")
+__all__ = ("BACKEND", "GOALS_MS", "LONG", "Runs", "Wake", "bytes_per_chunk", "open_scenarios")
 
-BACKEND = "runtime"
+BACKEND: Final = "runtime"
+#: Chunks of the run whose memory is looked at.
+LONG: Final = 100_000
+#: Milliseconds for a run of so many chunks with this memory.
+GOALS_MS: Final = {
+    (1, None): 0.5,
+    (100, None): 2.5,
+    (1_000, None): 18,
+    (100, "process"): 4,
+    (100, "libSQL file"): 6,
+}
 
 _MILLISECOND = 1_000
 
@@ -50,106 +66,203 @@ class ReadyModel:
             yield part
 
 
+class Runs:
+    """Agents that are made once, and what is done with them."""
+
+    def __init__(self, stack: AsyncExitStack, folder: Path) -> None:
+        self._stack = stack
+        self._folder = folder
+        self._threads = count()
+        self._agents: dict[tuple[int, str | None], Agent] = {}
+
+    async def agent(self, chunks: int, memory: str | None = None) -> Agent:
+        """The agent whose model says so much; ``memory``: ``process``, ``libSQL file`` or None."""
+        key = (chunks, memory)
+        if key not in self._agents:
+            agent = Agent(id="bench", instructions="Answer.", model=ReadyModel(chunks))
+            if memory is None:
+                self._stack.push_async_callback(agent.aclose)
+            else:
+                url = "memory:" if memory == "process" else f"file:{self._folder / 'runtime.db'}"
+                application = Mastra(storage=url, lease="memory:", agents=[agent])
+                await self._stack.enter_async_context(application)
+            self._agents[key] = agent
+        return self._agents[key]
+
+    def new_thread(self) -> dict[str, str]:
+        """A thread that nobody had before."""
+        return {"thread_id": f"thread{next(self._threads)}", "resource_id": "user"}
+
+    async def run(self, chunks: int, memory: str | None = None) -> Timed:
+        """One run, read to its end."""
+        agent = await self.agent(chunks, memory)
+
+        async def call() -> None:
+            output = await agent.stream("Hello", **({} if memory is None else self.new_thread()))
+            await _read(output.full_stream)
+
+        return Timed(call)
+
+    async def late_readers(self, readers: int, chunks: int = 1_000) -> Timed:
+        """A run that is over, read by several."""
+        output = await (await self.agent(chunks)).stream("Hello")
+        await output.wait()
+
+        async def call() -> None:
+            await asyncio.gather(*(_read(output.full_stream) for _ in range(readers)))
+
+        return Timed(call, units=readers * chunks)
+
+    async def live_readers(self, readers: int, chunks: int = 1_000) -> Timed:
+        """A run that is read by several while it goes on; what the run costs is part of it."""
+        agent = await self.agent(chunks)
+
+        async def call() -> None:
+            output = await agent.stream("Hello")
+            await asyncio.gather(*(_read(output.full_stream) for _ in range(readers)))
+
+        return Timed(call, units=readers * chunks)
+
+    async def subscribers(self, readers: int, chunks: int = 1_000) -> Timed:
+        """The same through subscriptions to the thread."""
+        agent = await self.agent(chunks, "process")
+
+        async def call() -> None:
+            thread = self.new_thread()
+            subscribed = [agent.subscribe_to_thread(**thread) for _ in range(readers)]
+            await agent.stream("Hello", **thread)
+            await asyncio.gather(*(_read(one.stream, until="finish") for one in subscribed))
+
+        return Timed(call, units=readers * chunks)
+
+
+class Wake:
+    """From a message for an idle thread to the first chunk at its subscriber."""
+
+    def __init__(self, runs: Runs, agent: Agent) -> None:
+        self._runs = runs
+        self._agent = agent
+
+    async def __call__(self, calls: int, tasks: int) -> float:
+        return statistics.median([await self._one() for _ in range(calls)]) * 1e6
+
+    async def _one(self) -> float:
+        thread = self._runs.new_thread()
+        subscription = await self._agent.subscribe_to_thread(**thread)
+        stream: Any = subscription.stream
+        async with aclosing(stream) as chunks:
+            began = time.perf_counter()
+            await self._agent.send_message("Hello", **thread).accepted
+            await anext(chunks)
+            duration = time.perf_counter() - began
+            async for chunk in chunks:
+                if chunk["type"] == "finish":
+                    break
+        return duration
+
+
 @asynccontextmanager
-async def open_scenarios(folder: Path) -> AsyncIterator[AsyncIterator[Scenario]]:
+async def open_scenarios(folder: Path) -> AsyncIterator[AsyncIterator[Scenario | Result]]:
     """The scenarios; one of them has its database in the folder."""
-    yield _scenarios(folder)
+    async with AsyncExitStack() as stack:
+        yield _scenarios(Runs(stack, folder), folder)
 
 
-async def _scenarios(folder: Path) -> AsyncIterator[Scenario]:
-    for chunks, milliseconds in ((1, 0.5), (100, 2.5), (1_000, 18)):
-        agent = _agent(chunks)
-        yield _scenario(
-            f"stream, {chunks} chunks, no memory",
-            lambda agent=agent: _read(agent),  # type: ignore[misc]
-            milliseconds,
-            calls=max(10, 400 // chunks),
-        )
-        await agent.aclose()
-
-    agent = _agent(100)
+async def _scenarios(runs: Runs, folder: Path) -> AsyncIterator[Scenario | Result]:
+    for (chunks, memory), milliseconds in GOALS_MS.items():
+        kept = "no memory" if memory is None else f"memory in {memory}"
+        side = await runs.run(chunks, memory)
+        calls = max(10, 400 // chunks)
+        yield _scenario(f"stream, {chunks} chunks, {kept}", side, milliseconds, calls=calls)
+    side = await runs.run(100)
+    goal = Goal(kind="at least per second", value=600)
     yield Scenario(
-        name="runs of 100 chunks",
-        backend=BACKEND,
-        ours=Timed(lambda: _read(agent)),
-        goal=Goal(kind="at least per second", value=600),
-        calls=64,
-        tasks=32,
+        name="runs of 100 chunks", backend=BACKEND, ours=side, goal=goal, calls=64, tasks=32
     )
-    await agent.aclose()
-
-    for store, url, milliseconds in (
-        ("process", "memory:", 4),
-        ("libSQL file", f"file:{folder / 'runtime.db'}", 6),
+    for readers in (1, 10, 100):
+        goal = Goal(kind="at most microseconds", value=3) if readers == 10 else NO_GOAL
+        for name, side in (
+            ("late readers", await runs.late_readers(readers)),
+            ("readers", await runs.live_readers(readers)),
+            ("subscribers", await runs.subscribers(readers)),
+        ):
+            yield Scenario(
+                name=f"a chunk at one of {readers} {name}", backend=BACKEND, ours=side,
+                goal=goal, calls=max(2, 20 // readers),
+            )  # fmt: skip
+    wake = Wake(runs, await runs.agent(1, "process"))
+    yield _scenario("wake an idle thread", wake, 1, calls=20)
+    for name, options in (
+        ("a reader stands still", {}),
+        ("a reader stands still, 1000 are kept", {"max_buffered_chunks": 1_000}),
     ):
-        agent = _agent(100)
-        async with Mastra(storage=url, lease="memory:", agents=[agent]):
-            threads = count()
-            yield _scenario(
-                f"stream, 100 chunks, memory in {store}",
-                lambda agent=agent, threads=threads: _read(  # type: ignore[misc]
-                    agent, thread_id=f"thread{next(threads)}", resource_id="user"
-                ),
-                milliseconds,
-                calls=20,
-            )
-
-    agent = _agent(1_000)
-    output = await agent.stream("Hello")
-    await output.wait()
-    yield Scenario(
-        name="a chunk read by one of 10 readers",
-        backend=BACKEND,
-        ours=Timed(lambda: _read_by_ten(output), units=10 * 1_000),
-        goal=Goal(kind="at most microseconds", value=3),
-        calls=5,
-    )
-    await agent.aclose()
-
+        held = await bytes_per_chunk(runs, **options)
+        yield Result(
+            name=f"bytes per chunk of {LONG}, {name}", backend=BACKEND, against="", tasks=1,
+            ours_us=round(held, 1), floor_us=None, ratio=None, goal="–", met=None,
+        )  # fmt: skip
+    start = _Start(folder / "bytecode")
     yield _scenario(
-        "import mastra_core", lambda: _process("-c", "import mastra_core"), 150, calls=3,
-        floor=lambda: _process("-c", "pass"),
+        "import mastra_core", start.of("-c", "import mastra_core"), 150, calls=1,
+        floor=start.of("-c", "pass"),
     )  # fmt: skip
-    yield _scenario(
-        "mastra-py --help", lambda: _process("-m", "mastra_cli", "--help"), 350, calls=3
-    )
+    yield Scenario(
+        name="import an agent", backend=BACKEND, calls=1,
+        ours=start.of("-c", "from mastra_core import Agent"), floor=start.of("-c", "pass"),
+    )  # fmt: skip
+    yield _scenario("mastra-py --help", start.of("-m", "mastra_cli", "--help"), 350, calls=1)
 
 
 def _scenario(
-    name: str, call: Any, milliseconds: float, *, calls: int, floor: Any = None
+    name: str, side: Any, milliseconds: float, *, calls: int, floor: Any = None
 ) -> Scenario:
     return Scenario(
         name=name,
         backend=BACKEND,
-        ours=Timed(call),
-        floor=None if floor is None else Timed(floor),
+        ours=side,
+        floor=floor,
         goal=Goal(kind="at most microseconds", value=milliseconds * _MILLISECOND),
         calls=calls,
     )
 
 
-def _agent(chunks: int) -> Agent:
-    return Agent(id="bench", instructions="Answer.", model=ReadyModel(chunks))
-
-
-async def _read(agent: Agent, **options: Any) -> None:
+async def bytes_per_chunk(runs: Runs, **options: int) -> float:
+    """What a long run holds at most while one of its two readers has read a single chunk."""
+    agent = await runs.agent(LONG)
+    gc.collect()
+    tracemalloc.start()
     output = await agent.stream("Hello", **options)
-    async for _ in output.full_stream:
-        pass
-    await output.wait()
+    slow: Any = output.full_stream
+    async with aclosing(slow):
+        await anext(slow)
+        await _read(output.full_stream)
+        held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return held / LONG
 
 
-async def _read_by_ten(output: Any) -> None:
-    async def read() -> None:
-        async for _ in output.full_stream:
-            pass
+async def _read(stream: Any, until: str | None = None) -> None:
+    async with aclosing(stream) as chunks:
+        async for chunk in chunks:
+            if chunk["type"] == until:
+                return
 
-    await asyncio.gather(*(read() for _ in range(10)))
 
+class _Start:
+    """Starts interpreters whose bytecode was written before."""
 
-async def _process(*arguments: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdout=asyncio.subprocess.DEVNULL
-    )
-    if await process.wait() != 0:
-        raise RuntimeError(f"python {' '.join(arguments)} failed.")
+    def __init__(self, bytecode: Path) -> None:
+        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def of(self, *arguments: str) -> Timed:
+        """From the start of one to its end."""
+
+        async def call() -> None:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *arguments, stdout=asyncio.subprocess.DEVNULL, env=self._environment
+            )
+            if await process.wait() != 0:
+                raise RuntimeError(f"python {' '.join(arguments)} failed.")
+
+        return Timed(call)

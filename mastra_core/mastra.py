@@ -477,7 +477,7 @@ class Mastra:
         )
 
     def _find_executor(self, agent_id: str, tool_name: str) -> TaskExecutor | None:
-        agent = self._agents.get(agent_id)
+        agent = self._agents.get(agent_id) or _member_of_teams(self._agents.values(), agent_id)
         return None if agent is None else executor_of_tool(agent, tool_name)
 
     def signal_sink(self, agent_id: str) -> SignalSink | None:
@@ -559,3 +559,12 @@ def _log_failed(record: NotificationRecord) -> None:
         "notification failed",
         extra={"notification_id": record.id, "thread_id": record.thread_id},
     )
+
+
+def _member_of_teams(agents: Iterable[Agent], agent_id: str) -> Agent | None:
+    """The agent of this id that lives here as somebody's sub-agent; None if there is none."""
+    for member in [member for agent in agents for member in agent.sub_agents.values()]:
+        found = member if member.id == agent_id else _member_of_teams([member], agent_id)
+        if found is not None:
+            return found
+    return None

@@ -14,6 +14,7 @@ from mastra_core.agent.arguments import (
     check_ids,
     check_models,
 )
+from mastra_core.agent.history import thread_history
 from mastra_core.agent.host import AgentHost, LocalHost
 from mastra_core.agent.memory import AgentMemory, MemoryOptions
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
@@ -847,11 +848,32 @@ class Agent:
         thread_id: str,
         resource_id: str | None = None,
         hide_signals: bool | Sequence[str] | None = None,
+        with_initial_history: bool | Mapping[str, Any] = False,
     ) -> ThreadSubscription:
-        """Follow every run of a thread, whichever agent's (signals.md 12)."""
+        """
+        Follow every run of a thread, whichever agent's (signals.md 12).
+
+        Subscribe before you send: a run that is active is replayed, one that has ended isn't.
+        Awaiting the subscription waits until runs of other processes are heard, too.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; left out, it is another thread.
+            hide_signals: True hides all signals, a list those of the named types.
+            with_initial_history: Begin with a chunk ``thread-history`` that holds the newest
+                stored messages, ``{"per_page": 40}`` by default; of the active run follows
+                what they don't say.
+        """
         check_ids(thread_id=thread_id)
         check_given_ids(resource_id=resource_id)
-        return self._host.threads.subscribe(resource_id, thread_id, hide_signals=hide_signals)
+        return self._host.threads.subscribe(
+            resource_id,
+            thread_id,
+            hide_signals=hide_signals,
+            history=thread_history(
+                lambda: self.memory, thread_id, resource_id, wanted=with_initial_history
+            ),
+        )
 
     def abort_thread_stream(
         self,

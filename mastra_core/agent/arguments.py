@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from mastra_core.agent.memory import MemoryOptions
 from mastra_core.base.naming import is_id
 from mastra_core.contracts.completion import TaskCheck
 from mastra_core.contracts.delegation import Delegation
@@ -195,6 +196,7 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
     "thread_title": _TEXT,
     "thread_metadata": _MAPPING,
     "read_only": _BOOL,
+    "memory_options": ("MemoryOptions", lambda value: isinstance(value, MemoryOptions)),
     "instructions": _TEXT,
     "system": ("a text or a list of texts", lambda value: _is_text(value) or _are_texts(value)),
     "model_settings": (

@@ -10,13 +10,13 @@ from mastra_core.agent.titles import TitleOptions
 from mastra_core.base.clock import Clock
 from mastra_core.base.unset import UNSET
 from mastra_core.contracts.storage import MemoryStorage, OrderBy
-from mastra_core.errors import RunArgumentError
+from mastra_core.errors import RunArgumentError, shown
 from mastra_core.messages.recalling import is_row_hidden
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
 from mastra_core.workflows.agent_snapshot import ParkedRun
 
-__all__ = ("AgentMemory", "MemoryOptions", "close_parked_calls")
+__all__ = ("AgentMemory", "MemoryOptions", "close_parked_calls", "memory_options")
 
 
 #: Among so many newest messages an answer is looked for.
@@ -33,6 +33,35 @@ class MemoryOptions:
     generate_title: bool | TitleOptions = False
 
 
+def memory_options(given: Mapping[str, Any]) -> MemoryOptions:
+    """
+    Options of memory under their names here, or those on the wire.
+
+    Raises:
+        RunArgumentError: One is unknown, or can't be.
+    """
+    names = {"lastMessages": "last_messages", "generateTitle": "generate_title"}
+    members = {names.get(name, name): value for name, value in given.items()}
+    limit = members.get("last_messages")
+    if limit is False:
+        # As peers say that nothing is remembered.
+        members["last_messages"] = limit = 0
+    is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
+    title = members.get("generate_title", False)
+    if (
+        set(members) - {"last_messages", "generate_title"}
+        or not (limit is None or is_count)
+        or not isinstance(title, bool | TitleOptions)
+    ):
+        raise RunArgumentError(
+            "Options of memory are last_messages, a number or None, and generate_title, "
+            f"not {shown(dict(given))}.",
+            id="AGENT_INVALID_OPTION",
+            details={"argument": "memory"},
+        )
+    return MemoryOptions(**members)
+
+
 class AgentMemory:
     """Reads and writes the threads of one agent."""
 
@@ -41,10 +70,9 @@ class AgentMemory:
         self._clock = clock
         self._options = options
 
-    @property
-    def titles(self) -> TitleOptions | None:
+    def titles(self, options: MemoryOptions | None = None) -> TitleOptions | None:
         """How titles are made; None if they aren't."""
-        wanted = self._options.generate_title
+        wanted = (options or self._options).generate_title
         if isinstance(wanted, TitleOptions):
             return wanted
         return TitleOptions() if wanted else None
@@ -101,9 +129,11 @@ class AgentMemory:
             _check_owner(thread, message.resource_id or "")
         await self.save([message])
 
-    async def remembered(self, thread_id: str, resource_id: str) -> list[Message]:
+    async def remembered(
+        self, thread_id: str, resource_id: str, *, options: MemoryOptions | None = None
+    ) -> list[Message]:
         """The newest messages of the thread, oldest first."""
-        limit = self._options.last_messages
+        limit = (options or self._options).last_messages
         if limit == 0:
             return []
         page = await self.store.list_messages(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from mastra_core.agent.arguments import OPTION_KINDS, check_kind, check_models
+from mastra_core.agent.memory import MemoryOptions, memory_options
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.tools import client_tools, tools_by_name
 from mastra_core.base.merging import laid_over
@@ -27,6 +28,7 @@ RESERVED: Final[Mapping[str, str]] = {
     "mastra__threadId": "thread_id",
     "mastra__resourceId": "resource_id",
 }
+_MEMORY_MEMBERS: Final = frozenset({"thread", "resource", "options", "read_only", "readOnly"})
 #: Options whose members are merged, not replaced as a whole.
 _SETTINGS: Final = {"model_settings", "provider_options", "request_context", "thread_metadata"}
 
@@ -47,6 +49,8 @@ class RunOptions:
     thread_metadata: Mapping[str, Any] | None = None
     #: Remember the thread but store nothing and don't hold it.
     read_only: bool = False
+    #: What of the thread's memory is used, in place of the agent's own options.
+    memory_options: MemoryOptions | None = None
     instructions: str | None = None
     #: System messages beside the instructions.
     system: str | Sequence[str] | None = None
@@ -130,6 +134,7 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOp
         RunArgumentError: An option is unknown, or its value can't be one.
         ConfigError: A tool, processor or model isn't one.
     """
+    defaults, given = _without_memory(defaults), _without_memory(given)
     check_options(given)
     options = _with_scope(RunOptions(**{**defaults, **_merged(defaults, given)}))
     if options.thread_id is not None and options.resource_id is None:
@@ -138,6 +143,48 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOp
             id="AGENT_MEMORY_MISSING_RESOURCE_ID",
         )
     return options
+
+
+def _without_memory(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """
+    The options with ``memory`` taken apart, as peers and the HTTP interface group it.
+
+    Raises:
+        RunArgumentError: A member of it is unknown, or given twice.
+    """
+    if "memory" not in given:
+        return given
+    rest = {name: value for name, value in given.items() if name != "memory"}
+    memory = given["memory"]
+    if memory is None:
+        return rest
+    if not isinstance(memory, Mapping) or (unknown := set(memory) - _MEMORY_MEMBERS):
+        what = shown(memory) if not isinstance(memory, Mapping) else shown(min(unknown, key=str))
+        raise RunArgumentError(
+            f"memory is a mapping of {', '.join(sorted(_MEMORY_MEMBERS))}, not {what}.",
+            id="AGENT_INVALID_OPTION",
+            details={"argument": "memory"},
+        )
+    thread = memory.get("thread")
+    named = thread if isinstance(thread, Mapping) else {"id": thread}
+    taken = {
+        "thread_id": named.get("id"),
+        "thread_title": named.get("title"),
+        "thread_metadata": named.get("metadata"),
+        "resource_id": memory.get("resource"),
+        "read_only": memory.get("read_only", memory.get("readOnly")),
+        "memory_options": memory.get("options"),
+    }
+    taken = {name: value for name, value in taken.items() if value is not None}
+    if twice := set(taken) & {name for name, value in rest.items() if value is not None}:
+        raise RunArgumentError(
+            f"{min(twice)} is given beside memory.",
+            id="AGENT_INVALID_OPTION",
+            details={"argument": min(twice)},
+        )
+    if isinstance(taken.get("memory_options"), Mapping):
+        taken["memory_options"] = memory_options(taken["memory_options"])
+    return {**rest, **taken}
 
 
 def _merged(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +224,7 @@ def check_options(given: Mapping[str, Any]) -> None:
     unknown = sorted(set(given) - _NAMES, key=str)
     if unknown:
         raise RunArgumentError(
-            f"Unknown option {shown(unknown[0])}. Known: {', '.join(sorted(_NAMES))}.",
+            f"Unknown option {shown(unknown[0])}. Known: {', '.join(sorted({*_NAMES, 'memory'}))}.",
             id="AGENT_UNKNOWN_OPTION",
         )
     present: dict[str, Any] = {

@@ -173,6 +173,13 @@ class ParkedRuns:
         )
 
     async def of_thread(self, thread_id: str, resource_id: str, tool_call_id: str | None) -> str:
+        """
+        The run of a thread that waits.
+
+        Raises:
+            RunNotFoundError: None does.
+            AmbiguousRunError: Several do.
+        """
         listed = await self._agent.list_suspended_runs(thread_id=thread_id, resource_id=resource_id)
         runs = [
             run.run_id

@@ -197,7 +197,9 @@ class RunBuilder:
             )
             self._thread: Thread | None = thread
             message_list.add_remembered(
-                await memory.remembered(options.thread_id, options.resource_id)
+                await memory.remembered(
+                    options.thread_id, options.resource_id, options=options.memory_options
+                )
             )
         return message_list
 
@@ -408,11 +410,12 @@ class RunBuilder:
 
     def _title(self, message_list: MessageList) -> RunTitle | None:
         memory = self._agent.memory
-        if memory is None or memory.titles is None or message_list.thread_id is None:
+        titles = memory.titles(self._options.memory_options) if memory is not None else None
+        if memory is None or titles is None or message_list.thread_id is None:
             return None
-        chosen = memory.titles.model
+        chosen = titles.model
         return RunTitle(
-            options=memory.titles,
+            options=titles,
             model=self._models[0] if chosen is None else self._find_model(chosen),
             store=memory.store,
             thread_id=message_list.thread_id,

@@ -47,6 +47,7 @@ async def end_finished(segment: RunSegment) -> None:
         await _end_vetoed(segment, exc)
         return
     await segment.save()
+    segment.output.buffer.is_stored = segment.setup.saver is not None
     await _forget_rows(segment)
     if segment.object_error is not None:
         # The answer was given and is kept; it only isn't what was asked for.

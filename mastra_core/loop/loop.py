@@ -151,13 +151,16 @@ class AgentLoop:
         segment = self._segment
         await heal_placeholders(segment)
         result = result_of_parked(resume.parked)
+        segment.open_step = 0
         tools = self._tools(result.calls)
         answers = await restore_tools(segment, resume, tools)
         await segment.interrupt.guard(resume_tools(segment, tools, answers))
         if tools.parked:
+            segment.open_step = None
             await park(segment, tools, result)
             return False
         await self._enter_results(tools)
+        segment.open_step = None
         segment.rotate()
         return await self._finish_step(result, tools, has_rotated=True)
 
@@ -183,6 +186,7 @@ class AgentLoop:
         limit = self._setup.max_interruptions
         if limit is None or segment.interruptions < limit:
             attempt.arm()
+        segment.open_step = segment.output.buffer.count
         mark, message_id = segment.writer.mark(), segment.writer.message_id
         segment.writer.begin_step()
         self._tell_feedback()
@@ -217,9 +221,11 @@ class AgentLoop:
         if calls:
             await segment.interrupt.guard(tools.run())
             if tools.parked:
+                segment.open_step = None
                 await park(segment, tools, result)
                 return False
             await self._enter_results(tools)
+        segment.open_step = None
         return await self._finish_step(result, tools)
 
     def _tell_feedback(self) -> None:

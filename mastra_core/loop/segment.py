@@ -81,6 +81,8 @@ class RunSegment:
         #: The request that goes on, and how many of them input took the place of.
         self.attempt = RequestAttempt()
         self.interruptions = 0
+        #: Where in the stream the step began whose parts and results no message has yet.
+        self.open_step: int | None = None
         #: Reasoning that readers of the stream saw begin and not end.
         self.open_reasoning: dict[str, None] = {}
         self._saving = asyncio.Lock()
@@ -321,12 +323,25 @@ class RunSegment:
             messages = self.messages.to_messages(unsaved)
             for entry in unsaved:
                 entry.saved = True
+            # What of the stream these messages say, and those that were stored before.
+            said = self._said()
+            self.output.buffer.saves_begun += 1
             try:
                 await saver.save(messages)
             except BaseException:
                 for entry in unsaved:
                     entry.saved = False
                 raise
+            finally:
+                self.output.buffer.saves_done += 1
+            self.output.buffer.covered = max(self.output.buffer.covered, said)
+
+    def _said(self) -> int:
+        """How many of the first chunks of the stream the messages hold, all being stored."""
+        if any(not m.saved for m in self.messages.unsaved()):
+            return 0
+        end = self.output.buffer.count
+        return end if self.open_step is None else min(end, self.open_step)
 
     async def save_signals(self, signals: Sequence[Signal]) -> None:
         """What a sender was told is accepted must not live in memory alone."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from mastra_core.contracts.storage.workflows import SuspendedRunRow
 from mastra_core.rules.snapshots import ORPHAN, RECEIPTS
@@ -23,6 +23,8 @@ __all__ = (
 _STREAM_STATE = "__streamState"
 _META = "__workflow_meta"
 
+_Step: TypeAlias = tuple[str, Mapping[str, Any]]
+
 
 # -- identities inside a document (snapshots.md 4.4) -----------------------------------------
 
@@ -33,7 +35,11 @@ def owner_id(snapshot: Mapping[str, Any]) -> str | None:
 
     None means that nobody may see it (default deny).
     """
-    for _, payload in _suspended_steps(snapshot):
+    return _owner(snapshot, _suspended_steps(snapshot))
+
+
+def _owner(snapshot: Mapping[str, Any], steps: Iterable[_Step]) -> str | None:
+    for _, payload in steps:
         agent_id = payload.get("__agentId")
         if isinstance(agent_id, str) and agent_id:
             return agent_id
@@ -48,7 +54,11 @@ def memory_info(snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
     The first suspended step with a stream state decides, even if it says null.
     """
-    for _, payload in _suspended_steps(snapshot):
+    return _memory_info(snapshot, _suspended_steps(snapshot))
+
+
+def _memory_info(snapshot: Mapping[str, Any], steps: Iterable[_Step]) -> Mapping[str, Any] | None:
+    for _, payload in steps:
         state = payload.get(_STREAM_STATE)
         if state:
             info = _object(_object(state).get("messageList")).get("memoryInfo")
@@ -73,7 +83,7 @@ def matches_thread(snapshot: Mapping[str, Any], thread_id: str) -> bool:
     return thread_of(snapshot) == thread_id
 
 
-def _suspended_steps(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _suspended_steps(snapshot: Mapping[str, Any]) -> Iterator[_Step]:
     """Suspended steps with their payloads, in the order of the document."""
     for step_id, step in _object(snapshot.get("context")).items():
         if isinstance(step, Mapping) and step.get("status") == "suspended":
@@ -97,15 +107,17 @@ def suspended_row(
     """What listing needs of a suspended document; shares its members with it."""
     orphan = snapshot.get(ORPHAN)
     version = snapshot.get("schemaVersion")
+    steps = list(_suspended_steps(snapshot))
+    info = _memory_info(snapshot, steps) or {}
     return SuspendedRunRow(
         workflow_name=workflow_name,
         run_id=run_id,
-        agent_id=owner_id(snapshot),
-        thread_id=thread_of(snapshot),
-        resource_id=resource_of(snapshot, resource_id),
+        agent_id=_owner(snapshot, steps),
+        thread_id=_text(info.get("threadId")),
+        resource_id=resource_id or _text(info.get("resourceId")),
         created_at=created_at,
         updated_at=updated_at,
-        steps={step: _without_stream_state(load) for step, load in _suspended_steps(snapshot)},
+        steps={step: _without_stream_state(load) for step, load in steps},
         resume_labels=dict(_object(snapshot.get("resumeLabels"))),
         receipts=dict(_object(snapshot.get(RECEIPTS))),
         orphaned=dict(orphan) if isinstance(orphan, Mapping) else None,

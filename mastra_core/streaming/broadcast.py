@@ -34,6 +34,13 @@ class ChunkBuffer:
         #: How many before them are gone.
         self.gone = 0
         self.is_closed = False
+        #: How many of the first chunks storage has the contents of, and how many times messages
+        #: of the run were or are being stored (signals.md 12.12).
+        self.covered = 0
+        self.saves_begun = 0
+        self.saves_done = 0
+        #: The run ended well, and storage has all of it.
+        self.is_stored = False
         self._limit = limit
         self._waiters: list[asyncio.Future[None]] = []
 

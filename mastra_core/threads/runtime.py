@@ -8,7 +8,7 @@ what waits, ``aborting`` ends runs, ``parked`` looks after those that wait for a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.detect import MessageInput
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.threads.aborting import RunAborts
+from mastra_core.threads.history import HistoryPage
 from mastra_core.threads.outside import OutsideThreads
 from mastra_core.threads.parked import SUSPENDED_RUN_TTL_SECONDS, ParkedRuns
 from mastra_core.threads.queue_events import QueueListener
@@ -500,6 +501,7 @@ class ThreadRuntime:
         thread_id: str,
         *,
         hide_signals: bool | Sequence[str] | None = None,
+        history: Callable[[], Awaitable[HistoryPage]] | None = None,
     ) -> ThreadSubscription:
         """
         Follow all runs of a thread from now on, and the active one from its start.
@@ -525,6 +527,7 @@ class ThreadRuntime:
             active_run_id=lambda: self.active_run_id(resource_id, thread_id),
             abort=abort,
             unsubscribe=unsubscribe,
+            history=history,
         )
         record.subscriptions.append(subscription)
         if record.active is not None and not record.active.interrupt.is_aborted:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from mastra_core.errors import StreamGapError, wire_from_error
 from mastra_core.messages.signals import is_hidden
 from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.threads.history import HistoryPage, ReadHistory, is_prompt, read_history
 from mastra_core.wire.chunks import Chunk
 
-__all__ = ("ThreadSubscription", "broadcast_form")
+__all__ = ("MAX_WAITING_RUNS", "ThreadSubscription", "broadcast_form")
+
+#: How many runs wait for one reader; of the oldest beyond it gets a gap instead (signals.md G6).
+MAX_WAITING_RUNS: Final = 256
 
 
 class ThreadSubscription:
@@ -20,7 +25,8 @@ class ThreadSubscription:
     The chunks of all runs of one thread, run after run, until unsubscribed.
 
     ``async for chunk in subscription.stream``; a run that is active when subscribing is
-    replayed from its beginning.
+    replayed from its beginning. With a history its first chunk is ``thread-history``, and of the
+    active run follows what no stored message says.
     """
 
     def __init__(
@@ -30,6 +36,7 @@ class ThreadSubscription:
         active_run_id: Callable[[], str | None],
         abort: Callable[..., bool],
         unsubscribe: Callable[[ThreadSubscription], None],
+        history: Callable[[], Awaitable[HistoryPage]] | None = None,
     ) -> None:
         self._hide_signals = hide_signals
         self._runs: deque[_Feed] = deque()
@@ -41,15 +48,35 @@ class ThreadSubscription:
         self._unsubscribe = unsubscribe
         #: Done when runs of other processes are heard, too; None if there are none.
         self.ready: asyncio.Task[None] | None = None
+        self._load_history = history
+        self._history: ReadHistory | None = None
+        self._lost_runs: list[str] = []
 
     def __await__(self) -> Generator[Any, None, ThreadSubscription]:
-        """Wait until every later chunk of the thread will be read, wherever it is said."""
+        """
+        Wait until every later chunk of the thread will be read, wherever it is said, and the
+        history was read, if it is wanted.
+        """
         if self.ready is not None:
             yield from asyncio.shield(self.ready).__await__()
+        yield from self._read_history().__await__()
         return self
 
+    async def _read_history(self) -> None:
+        if self._load_history is None or self._history is not None:
+            return
+        self._history = await read_history(
+            self._load_history,
+            lambda: [feed.buffer for feed in self._runs],
+            hide_signals=self._hide_signals,
+        )
+        complete = self._history.complete
+        self._runs = deque(feed for feed in self._runs if id(feed.buffer) not in complete)
+
     def add_run(self, run_id: str, buffer: ChunkBuffer) -> None:
-        """Read this run after those before it."""
+        """Read this run after those before it; a reader that is too slow misses whole runs."""
+        if len(self._runs) >= MAX_WAITING_RUNS:
+            self._lost_runs.append(self._runs.popleft().run_id)
         self._runs.append(_Feed(run_id, buffer))
         self._arrived.set()
 
@@ -78,7 +105,14 @@ class ThreadSubscription:
 
     async def _read(self) -> AsyncIterator[Chunk]:
         try:
+            if self._load_history is not None:
+                await self._read_history()
+                assert self._history is not None
+                yield self._history.chunk
             while not self._is_over:
+                if self._lost_runs:
+                    yield _gap(self._lost_runs.pop(0), "the reader was too slow for this run")
+                    self._lost_runs.clear()
                 if not self._runs:
                     self._arrived.clear()
                     await self._arrived.wait()
@@ -92,10 +126,22 @@ class ThreadSubscription:
     async def _read_run(self, feed: _Feed) -> AsyncIterator[Chunk]:
         run_id, buffer = feed.run_id, feed.buffer
         position = 0
+        held: Chunk | None = None
         while not self._is_over:
             while position < (buffer.count if feed.end is None else feed.end):
-                chunk = buffer.at(position)
+                try:
+                    chunk = buffer.at(position)
+                except StreamGapError as exc:
+                    yield _gap(run_id, exc.message)
+                    return
                 position += 1
+                if self._is_known(feed, position - 1, chunk):
+                    # Its start is shown when something follows that isn't known.
+                    held = chunk if chunk.get("type") == "start" else held
+                    continue
+                if held is not None:
+                    yield broadcast_form(held, run_id)
+                    held = None
                 if not is_hidden(chunk, hide=self._hide_signals):
                     yield broadcast_form(chunk, run_id)
                 if self._is_over or _ends_run(chunk):
@@ -106,6 +152,17 @@ class ThreadSubscription:
             if buffer.is_closed:
                 return
             await buffer.changed()
+
+    def _is_known(self, feed: _Feed, position: int, chunk: Chunk) -> bool:
+        """Does the history say this? What waits for an answer is shown until it is answered."""
+        if self._history is None or not self._history.has(feed.buffer, position, chunk):
+            return False
+        return not is_prompt(chunk) or any(run.run_id == feed.run_id for run in self._runs)
+
+
+def _gap(run_id: str, why: str) -> Chunk:
+    error = wire_from_error(StreamGapError(f"Chunks of run {run_id!r} are missing: {why}."))
+    return {"type": "error", "runId": run_id, "payload": {"error": error}}
 
 
 @dataclass(slots=True)

@@ -414,3 +414,69 @@ async def test_an_approval_comes_with_a_message(make_agent: MakeAgent) -> None:
                 break
     subscription.unsubscribe()
     assert "But be quick." in str(model.requests[-1].prompt)
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+async def test_memory_may_be_said_in_one(make_agent: MakeAgent) -> None:
+    """As the other language and the HTTP interface group it."""
+    model = ScriptedModel()
+    agent = make_agent(model=model)
+    thread = {"id": "t", "title": "Boats", "metadata": {"a": 1}}
+
+    for _ in range(2):
+        await (await agent.stream("go", memory={"thread": thread, "resource": "r"})).text
+    output = await agent.stream(
+        "again",
+        memory={
+            "thread": "t",
+            "resource": "r",
+            "readOnly": True,
+            "options": {"lastMessages": 1},
+        },
+    )
+    await output.text
+
+    assert agent.memory is not None
+    stored = await agent.memory.store.get_thread_by_id("t")
+    assert stored is not None
+    assert ("Boats", {"a": 1}, "r") == (stored.title, stored.metadata, stored.resource_id)
+    assert 4 == len(await rows_of(agent))
+    # The one that is remembered, and the question.
+    spoken = [turn["role"] for turn in model.requests[-1].prompt]
+    assert ["user", "assistant", "user"] == spoken
+    assert "." == model.requests[-1].prompt[0]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        "t",
+        {"thread": "t", "resources": "r"},
+        {"thread": "t", "resource": 7},
+        {"thread": {"name": "t"}, "resource": "r", "options": {"lastMessages": -1}},
+        {"thread": "t", "resource": "r", "options": {"semanticRecall": True}},
+    ],
+)
+async def test_a_memory_that_can_not_be_starts_nothing(make_agent: MakeAgent, memory: Any) -> None:
+    agent = make_agent()
+
+    with pytest.raises(RunArgumentError) as caught:
+        await agent.stream("go", memory=memory)
+
+    assert "AGENT_INVALID_OPTION" == caught.value.id
+    assert [] == await rows_of(agent)
+
+
+async def test_an_agent_remembers_by_default_where_it_was_told(make_agent: MakeAgent) -> None:
+    agent = make_agent(default_options={"memory": {"thread": "t", "resource": "r"}})
+
+    await (await agent.stream("go")).text
+
+    assert 2 == len(await rows_of(agent))
+
+
+async def test_a_thread_is_named_once(make_agent: MakeAgent) -> None:
+    with pytest.raises(RunArgumentError, match="thread_id is given beside memory"):
+        await make_agent().stream("go", thread_id="t", memory={"thread": "u", "resource": "r"})

@@ -163,6 +163,25 @@ async def _gone(app: Mastra, task_id: str) -> bool:
     return False
 
 
+async def test_a_worker_knows_the_agents_of_its_teams(open_app: OpenApp) -> None:
+    """A task of a sub-agent is carried out where only its supervisor was named."""
+    ask = [tool_call("agent-helper", {"prompt": "Find tea."}, id="outer")]
+
+    asking, working = Desk(CALL, [text("started")]), Desk()
+    other = Agent(id="middle", model=ScriptedModel(), agents=[working.agent])
+    boss = Agent(id="boss", model=ScriptedModel(), agents=[other])
+    middle = Agent(id="middle", model=ScriptedModel([ask, [text("ok")]]), agents=[asking.agent])
+    producer = await open_app(middle, background_tasks={"mode": "producer"})
+    await open_app(boss)
+    await (await middle.stream("go", **THREAD)).wait()
+    (task,) = (await manager_of(producer).list_tasks()).tasks
+
+    working.gates.open("end")
+    ended = await ends(producer, task.id)
+
+    assert ("helper", "completed", ["call_1"]) == (ended.agent_id, ended.status, working.ran)
+
+
 async def test_a_producer_hands_over_and_a_worker_executes(open_app: OpenApp) -> None:
     """The result reaches the run of the producer and the stored message (8.3, 8.6)."""
     asking = Desk(CALL, [{"type": "gate", "name": "speak"}, text("here")])

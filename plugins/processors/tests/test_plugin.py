@@ -119,6 +119,17 @@ async def test_wrong_options_are_refused(
         await agent.generate("x")
 
 
+def test_options_are_given_by_name_or_as_one_object() -> None:
+    from mastra_processors import TokenLimiter
+    from mastra_processors.token_limiter import TokenLimiterOptions
+
+    given = TokenLimiterOptions(limit=5)
+    assert given is TokenLimiter(given).options
+    for wrong in (lambda: TokenLimiter(5), lambda: TokenLimiter(given, limit=6)):  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="by name"):
+            wrong()
+
+
 @pytest.mark.anyio
 async def test_one_filter_may_stand_in_both_lists(application: Any) -> None:
     choice = ("regex-filter", {"presets": ["pii"], "strategy": "redact"})

@@ -115,11 +115,20 @@ class NodePeer:
 
 
 @asynccontextmanager
-async def node_peer(place: NodePlace, **environment: str) -> AsyncIterator[NodePeer]:
-    """Start a Node process; it is gone afterwards. Its time zone is UTC."""
+async def node_peer(
+    place: NodePlace, *, program: Path = _PROGRAM, **environment: str
+) -> AsyncIterator[NodePeer]:
+    """
+    Start a Node process; it is gone afterwards. Its time zone is UTC.
+
+    Args:
+        place: Where Node and the packages are.
+        program: What it runs, if not the peer of the suite; obeys lines of the same form.
+        environment: Further variables.
+    """
     process = await asyncio.create_subprocess_exec(
         str(place.node),
-        str(_PROGRAM),
+        str(program),
         stdin=PIPE,
         stdout=PIPE,
         env={

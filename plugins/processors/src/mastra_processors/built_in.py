@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import call_maybe_async
+from mastra_core.errors import ConfigError
 from mastra_core.plugins import AdapterContext
 from mastra_core.plugins.settings import options_instance
 from mastra_processors.options import Options
@@ -58,6 +59,11 @@ class BuiltIn(Generic[OptionsT]):
         if options is None:
             where = f"the options of {self.id!r}"
             options = cast(OptionsT, options_instance(self.options_type, members, where=where))
+        elif members or not isinstance(options, self.options_type):
+            raise ConfigError(
+                f"{type(self).__name__} takes its options by name, or as one object of "
+                f"{self.options_type.__name__}."
+            )
         self.options: OptionsT = options
         context = context or AdapterContext()
         self.clock: Clock = context.clock

@@ -73,7 +73,7 @@ class RegexFilter(BuiltIn[RegexFilterOptions]):
     """
     Looks for patterns in texts; an input processor, an output processor, or both.
 
-    ``on_violation`` learns of redactions and warnings, the tripwire's metadata of blocks.
+    Texts are what people and models say: neither reasoning nor tool calls. ``on_violation`` learns of redactions and warnings, the tripwire's metadata of blocks.
     """
 
     id = "regex-filter"
