@@ -173,6 +173,8 @@ async def _copy_libsql(url: str, prefix: str, rows: int) -> None:
     del prefix
     pattern = Pattern(rows)
     with connected(Path(url.removeprefix("file:"))) as connection:
+        # Else pages of the indexes are written and read again and again.
+        connection.execute("PRAGMA cache_size = -1000000")
         names = "SELECT name FROM sqlite_master WHERE type = 'table'"
         for (table,) in connection.execute(names).fetchall():
             columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
