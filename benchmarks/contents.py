@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from random import Random
 from typing import Any
 
 from mastra_core.wire.messages import Message
@@ -14,6 +15,101 @@ __all__ = ("NOW", "document", "event", "message", "suspended")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 _numbers = count(1)
+
+_WORDS = [
+    "the",
+    "deployment",
+    "of",
+    "service",
+    "to",
+    "production",
+    "was",
+    "approved",
+    "by",
+    "team",
+    "a",
+    "release",
+    "that",
+    "customer",
+    "asked",
+    "for",
+    "last",
+    "week",
+    "please",
+    "check",
+    "whether",
+    "all",
+    "tests",
+    "have",
+    "passed",
+    "and",
+    "tell",
+    "me",
+    "what",
+    "you",
+    "find",
+    "there",
+    "is",
+    "one",
+    "failure",
+    "in",
+    "module",
+    "which",
+    "handles",
+    "invoices",
+    "because",
+    "its",
+    "clock",
+    "runs",
+    "ahead",
+    "could",
+    "we",
+    "wait",
+    "until",
+    "tomorrow",
+    "no",
+    "they",
+    "need",
+    "it",
+    "now",
+    "then",
+    "roll",
+    "back",
+    "first",
+    "update",
+    "index",
+    "rebuild",
+    "cache",
+    "notify",
+    "support",
+    "yes",
+    "done",
+    "thanks",
+    "next",
+    "step",
+    "would",
+    "be",
+    "review",
+    "staging",
+    "logs",
+    "latency",
+    "errors",
+    "traffic",
+    "region",
+    "budget",
+    "approval",
+    "ticket",
+    "number",
+    "seven",
+    "owner",
+    "database",
+    "migration",
+    "script",
+    "branch",
+    "merge",
+    "commit",
+    "artifact",
+]
 
 
 def event(thread_id: str = "thread", **fields: Any) -> CreateNotification:
@@ -37,15 +133,15 @@ def document(kilobytes: int) -> dict[str, Any]:
     A snapshot of about so many kilobytes of JSON.
 
     As in those that agents leave, most of it is the conversation: messages of some hundred
-    characters each.
+    characters each, in words that don't come in the same order twice.
     """
-    text = "The deployment of the service to production was approved by the team. " * 6
+    rng = Random(kilobytes)
     messages = [
         {
             "id": f"d5f59246-991b-4823-8809-{number:012}",
             "role": "user" if number % 2 else "assistant",
             "createdAt": "2026-11-30T05:37:02.969Z",
-            "content": {"format": 2, "parts": [{"type": "text", "text": text}]},
+            "content": {"format": 2, "parts": [{"type": "text", "text": _said(rng)}]},
         }
         for number in range(max(1, kilobytes * 1024 // 620))
     ]
@@ -58,6 +154,11 @@ def document(kilobytes: int) -> dict[str, Any]:
         "resumeLabels": {},
         "timestamp": 1796017022982,
     }
+
+
+def _said(rng: Random) -> str:
+    """About 420 characters of somebody."""
+    return " ".join(rng.choices(_WORDS, k=62))
 
 
 def suspended(agent_id: str, thread_id: str, *, kilobytes: int = 2) -> dict[str, Any]:

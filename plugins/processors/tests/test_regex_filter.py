@@ -292,3 +292,46 @@ async def test_two_filters_of_one_list_have_two_ids(make_agent: Any, prompt_of: 
 def test_a_wrong_pattern_is_refused() -> None:
     with pytest.raises(ConfigError, match="not a regular expression"):
         RegexFilter(rules=[{"name": "x", "pattern": "("}])
+
+
+async def test_a_long_text_is_masked_too(make_agent: Any, prompt_of: Any) -> None:
+    long = f"{'word ' * 4000}INT-1234"
+    agent = make_agent(
+        [text("ok")], input_processors=[RegexFilter(rules=[CODE], strategy="redact")]
+    )
+    await agent.generate(long)
+
+    assert prompt_of(agent).endswith("word [CODE]")
+
+
+async def test_a_listener_that_raises_changes_nothing(
+    make_agent: Any, prompt_of: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def listen(violation: Any) -> None:
+        raise ValueError("nobody listens")
+
+    filters = RegexFilter(rules=[CODE], strategy="redact", on_violation=listen)
+    agent = make_agent([text("ok")], input_processors=[filters])
+    await agent.generate("INT-1234")
+
+    assert "user:[CODE]" == prompt_of(agent)
+    assert "on_violation failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "shown"),
+    [
+        # What matched because of its surroundings doesn't match by itself: nothing of it stays.
+        (r"(?<=id=)(\w+)", r"<\1>", r"id=<\1>"),
+        # A group that isn't there can't be named.
+        (r"\w+=\w+", r"\2", r"\2"),
+        (r"(\w+)=\w+", r"\1=…", "id=…"),
+        (r"x*", "-", "id=7"),
+    ],
+)
+def test_replacements_never_leave_a_match(pattern: str, replacement: str, shown: str) -> None:
+    from mastra_processors.regex_presets import Rule
+
+    rule = Rule(name="r", pattern=re.compile(pattern), replacement=replacement)
+
+    assert shown == redacted("id=7", regions_of(find_matches("id=7", [rule])))

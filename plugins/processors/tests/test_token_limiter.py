@@ -209,3 +209,50 @@ def test_a_limit_is_needed() -> None:
         TokenLimiter()
     with pytest.raises(ConfigError, match="limit"):
         TokenLimiter(limit=0)
+
+
+async def test_memory_counts_calls_and_thoughts(make_agent: Any, prompt_of: Any) -> None:
+    thoughts = {"type": "reasoning", "text": "hm hm hm hm hm hm hm hm hm hm"}
+    limiter = TokenLimiter(limit=40, trim_mode="memory-only", token_counter=words)
+    agent = make_agent(
+        [thoughts, tool_call("look", {"what": "a"}, id="1")],
+        [text("seen it")],
+        [text("ok")],
+        tools=[look],
+        input_processors=[limiter],
+    )
+    thread = {"thread_id": "t1", "resource_id": "u1"}
+    await agent.generate("go", **thread)
+    long = "word " * 20
+    await agent.generate(long.strip(), **thread)
+
+    assert f"user:{long.strip()}" == prompt_of(agent)
+
+
+async def test_an_object_is_counted_as_the_last_that_was_seen(make_agent: Any) -> None:
+    """Each piece of an object holds the former ones."""
+    from types import SimpleNamespace
+
+    limiter = TokenLimiter(limit=3, token_counter=len)
+    state: dict[str, Any] = {}
+    passed = []
+    for value in ({}, 1, "ab", 12345):
+        chunk = {"type": "object", "object": value}
+        args: Any = SimpleNamespace(part=chunk, state=state)
+        if limiter.process_output_stream(args) is not None:
+            passed.append(value)
+
+    assert [{}, 1] == passed
+
+
+def test_turns_of_all_kinds_are_counted() -> None:
+    from mastra_processors.tokens import tokens_of_turn
+
+    def of(*parts: Any) -> int:
+        return tokens_of_turn({"role": "user", "content": list(parts)}, words) - 4
+
+    assert 6 == tokens_of_turn({"role": "system", "content": "two words"}, words)
+    assert 256 == of({"type": "file", "data": "x" * 9999})
+    assert 2 == of({"type": "reasoning", "text": "two words"})
+    assert 2 == of({"type": "tool-result", "toolName": "t", "output": {"value": {"a": 1}}})
+    assert 1 == of({"type": "unknown"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal
 
@@ -25,7 +24,8 @@ logger = logging.getLogger(__name__)
 _TOOL: Final = "updateWorkingMemory"
 _THREAD_KEY: Final = "workingMemory"
 _TAG: Final = "working-memory"
-_MARKUP: Final = re.compile(r"<working_memory>.*?</working_memory>", re.DOTALL)
+_OPENS: Final = "<working_memory>"
+_CLOSES: Final = "</working_memory>"
 _DEFAULT: Final = """# User
 
 - Name:
@@ -175,8 +175,8 @@ def _store(args: ProcessorArgs) -> MemoryStorage | None:
 def _without_notes(part: Mapping[str, Any]) -> dict[str, Any] | None:
     if part.get("type") == "tool-invocation" and part["toolInvocation"].get("toolName") == _TOOL:
         return None
-    if part.get("type") == "text" and "<working_memory>" in str(part.get("text")):
-        return {**part, "text": _MARKUP.sub("", part["text"])}
+    if part.get("type") == "text" and _OPENS in str(part.get("text")):
+        return {**part, "text": _without_markup(part["text"])}
     return dict(part)
 
 
@@ -186,4 +186,14 @@ def _forget_flat_copy(message: ListedMessage) -> None:
         message.content["toolInvocations"] = [c for c in calls if c.get("toolName") != _TOOL]
     text = message.content.get("content")
     if isinstance(text, str):
-        message.content["content"] = _MARKUP.sub("", text)
+        message.content["content"] = _without_markup(text)
+
+
+def _without_markup(text: str) -> str:
+    """The text without what stands between the tags of notes."""
+    kept: list[str] = []
+    place = 0
+    while (opened := text.find(_OPENS, place)) >= 0 and (closed := text.find(_CLOSES, opened)) >= 0:
+        kept.append(text[place:opened])
+        place = closed + len(_CLOSES)
+    return "".join([*kept, text[place:]])

@@ -29,7 +29,7 @@ __all__ = ("RivalSupervisorsSuite", "SubAgentSuite")
 _ASK = tool_call("agent-worker", {"prompt": "Deploy it."}, id="outer")
 
 
-def supervisor(worker: Workshop, *calls: Script) -> Workshop:
+def _supervisor(worker: Workshop, *calls: Script) -> Workshop:
     """An agent that may call the worker."""
     gates = Gates()
     model = ScriptedModel(calls, gates=gates)
@@ -37,11 +37,11 @@ def supervisor(worker: Workshop, *calls: Script) -> Workshop:
     return Workshop(agent=agent, model=model, gates=gates)
 
 
-def team(*, has_begun: bool) -> tuple[Workshop, Workshop]:
+def _team(*, has_begun: bool) -> tuple[Workshop, Workshop]:
     """A supervisor and its worker: before the run was parked, or ready to go on with it."""
     said: list[Any] = [[text("deployed")]] if has_begun else [deploy_calls("prod")]
     worker = workshop(said, agent_id="worker")
-    return supervisor(worker, [text("all done")] if has_begun else [_ASK]), worker
+    return _supervisor(worker, [text("all done")] if has_begun else [_ASK]), worker
 
 
 class SubAgentSuite(Suite):
@@ -55,7 +55,7 @@ class SubAgentSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """The supervisor the outer one, with what the inner tool is to do."""
-        boss, worker = team(has_begun=False)
+        boss, worker = _team(has_begun=False)
         async with application(store, boss, clock=clock, ids=ids):
             output = await park(boss.agent)
             [outer] = (await boss.agent.list_suspended_runs()).runs
@@ -82,11 +82,11 @@ class SubAgentSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """It runs once, both runs finish, and no row is left."""
-        boss, worker = team(has_begun=False)
+        boss, worker = _team(has_begun=False)
         async with application(store, boss, clock=clock, ids=ids):
             output = await park(boss.agent)
             [inner] = (await worker.agent.list_suspended_runs()).runs
-        boss, worker = team(has_begun=True)
+        boss, worker = _team(has_begun=True)
         async with application(store, boss, clock=clock, ids=ids):
             output = await boss.agent.approve_tool_call(output.run_id, "outer")
             said = await output.text
@@ -102,10 +102,10 @@ class SubAgentSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """The tool never runs; both runs finish."""
-        boss, _ = team(has_begun=False)
+        boss, _ = _team(has_begun=False)
         async with application(store, boss, clock=clock, ids=ids):
             output = await park(boss.agent)
-        boss, worker = team(has_begun=True)
+        boss, worker = _team(has_begun=True)
         async with application(store, boss, clock=clock, ids=ids):
             output = await boss.agent.decline_tool_call(output.run_id, "outer", "Not on Fridays.")
             said = await output.text
@@ -117,7 +117,7 @@ class SubAgentSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """The run of the sub-agent goes with it."""
-        boss, worker = team(has_begun=False)
+        boss, worker = _team(has_begun=False)
         async with application(store, boss, clock=clock, ids=ids):
             output = await park(boss.agent)
             [inner] = (await worker.agent.list_suspended_runs()).runs
@@ -139,10 +139,10 @@ class RivalSupervisorsSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """Nine are refused before the sub-agent hears of anything."""
-        boss, _ = team(has_begun=False)
+        boss, _ = _team(has_begun=False)
         async with application(store, boss, clock=clock, ids=ids):
             output = await park(boss.agent)
-        boss, worker = team(has_begun=True)
+        boss, worker = _team(has_begun=True)
         async with application(store, boss, clock=clock, ids=ids):
             answers = await asyncio.gather(
                 *(boss.agent.approve_tool_call(output.run_id, "outer") for _ in range(10)),
