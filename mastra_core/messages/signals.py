@@ -254,6 +254,8 @@ def signal_from_message(message: Message) -> Signal:
     metadata = raw_metadata.get("signal") if isinstance(raw_metadata, Mapping) else None
     stored: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
     raw_type = stored.get("type") or message.type or "user-message"
+    if not isinstance(raw_type, str):
+        raw_type = "user-message"
     known = _LEGACY.get(raw_type, raw_type)
     members: dict[str, Any] = {
         "id": stored.get("id") or message.id,
