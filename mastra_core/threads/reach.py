@@ -39,9 +39,9 @@ __all__ = ("Backends", "ReachedThreads", "ThreadReach")
 
 logger = logging.getLogger(__name__)
 
-#: How long a sender waits until the owner says that it has the signal (G4).
+#: How long a sender waits until the owner says that it has a signal that nobody else keeps (G4).
 _RECEIPT_SECONDS: Final = 5.0
-#: So long an owner that says nothing (of version 1.71) is given before its lease is read again.
+#: How long it waits if the signal stands in the inbox.
 _SILENT_SECONDS: Final = 0.5
 #: How long the parts of a run are kept for slow readers after its end. The other language deletes
 #: those of a stored run at once, and readers that are behind never see its end.
@@ -308,7 +308,8 @@ class ThreadReach:
         receipt = self._receipts.setdefault(
             entry.signal.id, asyncio.get_running_loop().create_future()
         )
-        deadline = self._clock.monotonic() + _RECEIPT_SECONDS
+        # What stands in the inbox is answered in any case; else only the owner's word counts.
+        patience = _RECEIPT_SECONDS if self.inbox is None else _SILENT_SECONDS
         try:
             async with self._heard(key):
                 await self.publish(
@@ -321,14 +322,8 @@ class ThreadReach:
                         turn=entry.turn,
                     ),
                 )
-                while self._clock.monotonic() < deadline:
-                    if await self._answered(receipt, _SILENT_SECONDS):
-                        return True
-                    current = await self.owner(key)
-                    if current != owner:
-                        return False
-                # An owner that never answers, but is alive: one of version 1.71.
-                return True
+                # An owner of version 1.71 never says that it has a signal: then its lease tells.
+                return await self._answered(receipt, patience) or await self.owner(key) == owner
         finally:
             self._receipts.pop(entry.signal.id, None)
 
