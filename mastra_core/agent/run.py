@@ -363,6 +363,7 @@ class RunBuilder:
             task_check=options.is_task_complete,
             save_per_step=options.save_per_step,
             include_raw_chunks=options.include_raw_chunks,
+            rerun_unknown=claimed is not None and claimed.rerun_unknown,
             actor=options.actor,
             request_context=context,
             signals=self._signals(message_list),

@@ -26,7 +26,14 @@ from mastra_core.contracts.delegation import (
     DelegationStart,
 )
 from mastra_core.contracts.tool import DelegatedCall, ToolContext
-from mastra_core.errors import ConfigError, MastraError, SchemaError, ToolError, shown
+from mastra_core.errors import (
+    ConfigError,
+    MastraError,
+    RunNotFoundError,
+    SchemaError,
+    ToolError,
+    shown,
+)
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.wire.chunks import Chunk
 
@@ -92,6 +99,8 @@ class SubAgentTool(FunctionTool):
             description=agent.description or f"Agent: {name}",
             input_schema=_Task,
             execute=self._run,
+            # What was done is in the receipts of the sub-agent's run.
+            idempotent=True,
             to_model_output=_shown,
         )
         self.name = name
@@ -102,6 +111,8 @@ class SubAgentTool(FunctionTool):
         try:
             if context.delegated is not None:
                 output = await self._answer(context.delegated, context)
+                if output is None:
+                    return await self._remembered(context.delegated)
             else:
                 start = self._start_of(task, context)
                 change = await _change(hooks, start)
@@ -162,20 +173,55 @@ class SubAgentTool(FunctionTool):
         said = {"role": "user", "content": {"format": 2, "parts": [part]}}
         return await self.agent.stream([said], **options)
 
-    async def _answer(self, inner: DelegatedCall, context: ToolContext) -> ModelOutput | _Waiting:
+    async def _answer(
+        self, inner: DelegatedCall, context: ToolContext
+    ) -> ModelOutput | _Waiting | None:
+        """Its run, going on; None if it is over already."""
         try:
             return await self.agent.resume_stream(
                 context.resume_data,
                 run_id=inner.run_id,
                 tool_call_id=inner.tool_call_id,
                 allow_kind_mismatch=True,
+                rerun_unknown=context.rerun_unknown,
                 **_shared_options(context),
             )
+        except RunNotFoundError:
+            return None
         except MastraError as exc:
             if exc.id not in _STILL_WAITS:
                 raise
             logger.warning("the sub-agent's call waits on", extra={"run_id": inner.run_id})
             return _Waiting(inner)
+
+    async def _remembered(self, inner: DelegatedCall) -> dict[str, Any]:
+        """
+        What a run has said that ended without us: we died, or somebody answered it directly.
+
+        Raises:
+            ToolError: It left no answer.
+        """
+        memory = self.agent.memory
+        if memory is not None and inner.thread_id is not None:
+            page = await memory.store.list_messages(inner.thread_id, per_page=False)
+            last = page.messages[-1] if page.messages else None
+            text = last.content.get("content") if last is not None else None
+            if last is not None and last.role == "assistant" and text:
+                return {
+                    "text": text,
+                    "subAgentThreadId": inner.thread_id,
+                    "subAgentResourceId": last.resource_id,
+                    "subAgentToolResults": [
+                        {
+                            name: part["toolInvocation"][name]
+                            for name in ("toolName", "toolCallId", "result", "args")
+                        }
+                        for message in page.messages
+                        for part in message.content.get("parts", ())
+                        if (part.get("toolInvocation") or {}).get("state") == "result"
+                    ],
+                }
+        raise ToolError(f"The run of agent {self.name!r} is over, and left no answer.")
 
     def _result(self, output: ModelOutput) -> dict[str, Any]:
         """
@@ -315,6 +361,7 @@ async def _wait(output: ModelOutput | _Waiting, context: ToolContext) -> None:
             args=asked.get("args"),
             needs_approval="suspendPayload" not in asked,
             resume_schema=str(asked.get("resumeSchema") or "{}"),
+            thread_id=output.message_list.thread_id,
         ),
     )
 

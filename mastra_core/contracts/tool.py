@@ -54,6 +54,8 @@ class DelegatedCall:
     needs_approval: bool = False
     #: JSON text of the schema of the answer.
     resume_schema: str = "{}"
+    #: Where the other run keeps its messages; None if nowhere.
+    thread_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ class ToolContext:
     suspend_payload: Any = None
     #: The call of another run that this one was parked for, when it is resumed.
     delegated: DelegatedCall | None = None
+    #: Whoever resumed it wants it to run although nobody knows whether it ran.
+    rerun_unknown: bool = False
     #: ``<run_id>:<tool_call_id>``, the same on every execution of this call.
     idempotency_key: str = ""
     request_context: dict[str, Any] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """A call that waits because a run which it started waits (snapshots.md 4.3, 8.3).
 
 The parked call stays the outer run's own; what is asked for, and how it is answered, is that of
-the inner one. Members beside those that peers write (``suspendedToolCallId``, ``resumeSchema``
-and, for data, ``suspendedToolName``) let the answer find one of several inner calls and be
-checked before anything is claimed.
+the inner one. Members beside those that peers write (``suspendedToolCallId``, ``resumeSchema``,
+``suspendedToolThreadId`` and, for data, ``suspendedToolName``) let the answer find one of several
+inner calls, be checked before anything is claimed, and be given again after a crash.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def delegated_record(
         "suspendedToolRunId": delegated.run_id,
         "suspendedToolCallId": delegated.tool_call_id,
         "resumeSchema": delegated.resume_schema,
+        "suspendedToolThreadId": delegated.thread_id,
     }
     if delegated.needs_approval:
         asked = {
@@ -53,4 +54,5 @@ def delegated_call(payload: Mapping[str, Any]) -> DelegatedCall | None:
         args=asked.get("args") if is_approval else payload.get("suspendedToolArgs"),
         needs_approval=is_approval,
         resume_schema=str(payload.get("resumeSchema") or "{}"),
+        thread_id=payload.get("suspendedToolThreadId"),
     )

@@ -195,6 +195,8 @@ class RunSetup:
     #: Store after each step, too.
     save_per_step: bool = False
     include_raw_chunks: bool = False
+    #: Calls that are resumed may run again although nobody knows whether they ran.
+    rerun_unknown: bool = False
     actor: Any = None
     request_context: dict[str, Any] = field(default_factory=dict)
     signals: SignalSource = field(default_factory=NoSignals)

@@ -484,6 +484,7 @@ class ToolStep:
             is_resumed=answer is not None and not is_approved,
             suspend_payload=(earlier or {}).get("toolCallSuspended"),
             delegated=delegated_call(earlier or {}),
+            rerun_unknown=setup.rerun_unknown,
             idempotency_key=f"{setup.run_id}:{call.tool_call_id}",
             request_context=setup.request_context,
             load_messages=self._transcript,

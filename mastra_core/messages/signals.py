@@ -16,6 +16,7 @@ from mastra_core.base.isotime import epoch_ms, parse_iso, to_iso_ms
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.naming import is_id
 from mastra_core.errors import InvalidSignalError, WireDecodeError, WireEncodeError, shown
+from mastra_core.messages.legacy_contents import decode_stash
 from mastra_core.messages.markup import (
     check_attributes,
     check_tag_name,
@@ -254,6 +255,8 @@ def signal_from_message(message: Message) -> Signal:
     metadata = raw_metadata.get("signal") if isinstance(raw_metadata, Mapping) else None
     stored: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
     raw_type = stored.get("type") or message.type or "user-message"
+    if not isinstance(raw_type, str):
+        raw_type = "user-message"
     known = _LEGACY.get(raw_type, raw_type)
     members: dict[str, Any] = {
         "id": stored.get("id") or message.id,
@@ -276,9 +279,9 @@ def signal_from_message(message: Message) -> Signal:
 
 
 def _contents_from_row(message: Message, stored: Mapping[str, Any]) -> SignalContents:
-    legacy = stored.get("contents")
-    if isinstance(legacy, str):
-        return legacy
+    legacy = decode_stash(stored.get("contents"))
+    if legacy is not None:
+        return public_contents(legacy)
     parts: list[dict[str, Any]] = []
     for part in message.content.get("parts") or ():
         if not isinstance(part, Mapping):

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from pydantic import ValidationError
+
 from mastra_core.base.isotime import to_iso_ms
 from mastra_core.base.jsonjs import decode, sanitize_copy
 from mastra_core.errors import RunArgumentError, WireDecodeError, shown
 from mastra_core.messages.signals import echo_chunk, signal_from_message
 from mastra_core.wire.messages import Message
+from mastra_core.wire.signals import Signal
 
 __all__ = (
     "DENIAL",
@@ -24,6 +27,8 @@ __all__ = (
     "denial_text",
     "file_url",
     "is_ui_part",
+    "list_of",
+    "mapping_of",
     "own_metadata",
     "part_from_ui",
     "stored_metadata",
@@ -115,13 +120,25 @@ def check_version(version: str) -> None:
 # -- signals ------------------------------------------------------------------------------------
 
 
+def _signal_of(message: Message) -> Signal | None:
+    """The signal of a row; None if nobody can tell what it was."""
+    try:
+        return signal_from_message(message)
+    except (ValidationError, WireDecodeError):
+        return None
+
+
 def _is_from_user(message: Message) -> bool:
-    return signal_from_message(message).type == "user"
+    signal = _signal_of(message)
+    return signal is not None and signal.type == "user"
 
 
 def _put_signal(message: Message, made: list[UiMessage], waiting: list[UiMessage]) -> None:
     """Beside the assistant message before it, else before the one that follows."""
-    part = {"type": "data-signal", "data": echo_chunk(signal_from_message(message))["data"]}
+    signal = _signal_of(message)
+    if signal is None:
+        return
+    part = {"type": "data-signal", "data": echo_chunk(signal)["data"]}
     if made and made[-1]["role"] == "assistant" and not waiting:
         made[-1]["parts"].append(part)
         return
@@ -148,7 +165,7 @@ def _ui_message(message: Message, version: UiVersion) -> UiMessage:
 
 
 def _metadata(message: Message) -> dict[str, Any]:
-    metadata: dict[str, Any] = dict(message.content.get("metadata") or {})
+    metadata: dict[str, Any] = dict(mapping_of(message.content.get("metadata")))
     metadata["createdAt"] = to_iso_ms(message.created_at)
     if message.thread_id is not None:
         metadata["threadId"] = message.thread_id
@@ -160,14 +177,14 @@ def _metadata(message: Message) -> dict[str, Any]:
 
 
 def _ui_parts(message: Message, version: UiVersion) -> list[dict[str, Any]]:
-    stored = [part for part in message.content.get("parts") or () if isinstance(part, Mapping)]
+    stored = [p for p in list_of(message.content.get("parts")) if isinstance(p, Mapping)]
     if not stored and isinstance(message.content.get("content"), str):
         # As the oldest rows have it.
         return [{"type": "text", "text": message.content["content"]}]
     parked = _parked_calls(message, stored)
     made: list[dict[str, Any]] = []
     for index, part in enumerate(stored):
-        call_id = (part.get("toolInvocation") or {}).get("toolCallId")
+        call_id = str(mapping_of(part.get("toolInvocation")).get("toolCallId"))
         waits = parked.pop(call_id, []) if part.get("type") == "tool-invocation" else []
         if part.get("type") == "tool-invocation":
             made.append(_tool_part(part, version, waits))
@@ -184,19 +201,19 @@ def _parked_calls(
 ) -> dict[Any, list[dict[str, Any]]]:
     """Parts that say what calls wait for, by call; those that are stored themselves left out."""
     there = {
-        (part.get("type"), (part.get("data") or {}).get("toolCallId"))
+        (part.get("type"), str(mapping_of(part.get("data")).get("toolCallId")))
         for part in stored
-        if part.get("type") in _PARKED.values() and isinstance(part.get("data"), Mapping)
+        if str(part.get("type")) in _PARKED.values()
     }
     found: dict[Any, list[dict[str, Any]]] = {}
-    metadata = message.content.get("metadata") or {}
+    metadata = mapping_of(message.content.get("metadata"))
     for member, kind in _PARKED.items():
         entries = metadata.get(member)
         if not isinstance(entries, Mapping):
             continue
         for key, entry in entries.items():
             facts = entry if isinstance(entry, Mapping) else {}
-            call_id = facts.get("toolCallId", key)
+            call_id = str(facts.get("toolCallId", key))
             if (kind, call_id) not in there:
                 part = {"type": kind, "id": call_id, "data": {"state": kind, **facts}}
                 found.setdefault(call_id, []).append(part)
@@ -228,7 +245,7 @@ def _ui_part(part: Mapping[str, Any], key: str) -> dict[str, Any]:
                 **_part_metadata(part),
             }
         case "source":
-            source = part.get("source") or {}
+            source = mapping_of(part.get("source"))
             return {
                 "type": "source-url",
                 "sourceId": source.get("id"),
@@ -242,15 +259,15 @@ def _ui_part(part: Mapping[str, Any], key: str) -> dict[str, Any]:
 def _reasoning_text(part: Mapping[str, Any]) -> str:
     if part.get("reasoning"):
         return str(part["reasoning"])
-    details = part.get("details") or ()
+    details = [mapping_of(one) for one in list_of(part.get("details"))]
     return "".join(str(one.get("text", "")) for one in details if one.get("type") == "text")
 
 
 def _part_metadata(part: Mapping[str, Any], name: str = "providerMetadata") -> dict[str, Any]:
     """The provider's facts, with the time of the part among them."""
-    metadata = dict(part.get("providerMetadata") or {})
+    metadata = dict(mapping_of(part.get("providerMetadata")))
     if part.get("createdAt") is not None:
-        metadata["mastra"] = {**(metadata.get("mastra") or {}), "createdAt": part["createdAt"]}
+        metadata["mastra"] = {**mapping_of(metadata.get("mastra")), "createdAt": part["createdAt"]}
     if not metadata and part.get("providerMetadata") is None:
         return {}
     return {name: metadata}
@@ -284,7 +301,7 @@ def _network_part(part: Mapping[str, Any], key: str) -> dict[str, Any] | None:
 def _tool_part(
     part: Mapping[str, Any], version: UiVersion, waits: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    invocation: Mapping[str, Any] = part.get("toolInvocation") or {}
+    invocation: Mapping[str, Any] = mapping_of(part.get("toolInvocation"))
     stored = str(invocation.get("state", "call"))
     state = _STATES.get(stored, "input-available")
     made: dict[str, Any] = {
@@ -337,6 +354,16 @@ def file_url(data: object, media_type: object) -> str:
     if text.startswith(("data:", "http://", "https://", "blob:")):
         return text
     return f"data:{media_type};base64,{text}"
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """The value if it is an object, else an empty one; peers store what they like."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def list_of(value: object) -> Sequence[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _members(holder: Mapping[str, Any], *names: str) -> dict[str, Any]:

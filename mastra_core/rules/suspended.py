@@ -167,7 +167,10 @@ def tool_calls(
         for parked in _parked_payloads(payload):
             call = _tool_call(parked, step_id, row.resume_labels)
             if call is not None:
-                found.append(_with_resume_state(call, row, is_idempotent))
+                # A call that waits for another run is guarded by that one's receipts.
+                is_guarded = bool(parked.get("suspendedToolRunId"))
+                may_repeat = (lambda _: True) if is_guarded else is_idempotent
+                found.append(_with_resume_state(call, row, may_repeat))
     return found
 
 

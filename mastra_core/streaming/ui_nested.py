@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
+from mastra_core.messages.ui import mapping_of
 
 __all__ = ("NestedRuns",)
 
@@ -52,7 +53,7 @@ class NestedRuns:
 
     def _agent(self, chunk: Mapping[str, Any]) -> dict[str, Any] | None:
         run_id = str(chunk.get("runId"))
-        payload = chunk.get("payload") or {}
+        payload = mapping_of(chunk.get("payload"))
         if chunk.get("type") == "start" or run_id not in self._agents:
             # A resumed run has no start.
             self._agents[run_id] = _new_agent(payload.get("id", ""))
@@ -62,7 +63,7 @@ class NestedRuns:
         agent = self._agents[run_id]
         match chunk.get("type"):
             case "text-delta":
-                agent["text"] += payload.get("text", "")
+                agent["text"] += str(payload.get("text", ""))
             case "reasoning-delta":
                 agent["reasoning"].append(payload.get("text", ""))
             case "source" | "file" | "tool-call" | "tool-result" as kind:
@@ -72,8 +73,8 @@ class NestedRuns:
             case "step-finish":
                 self._end_agent_step(run_id, payload)
             case "finish":
-                agent["finishReason"] = (payload.get("stepResult") or {}).get("reason")
-                agent["usage"] = (payload.get("output") or {}).get("usage")
+                agent["finishReason"] = mapping_of(payload.get("stepResult")).get("reason")
+                agent["usage"] = mapping_of(payload.get("output")).get("usage")
                 agent["status"] = "finished"
             case "error":
                 agent["status"] = "failed"
@@ -85,7 +86,8 @@ class NestedRuns:
 
     def _end_agent_step(self, run_id: str, payload: Mapping[str, Any]) -> None:
         agent = self._agents[run_id]
-        result, metadata = payload.get("stepResult") or {}, payload.get("metadata") or {}
+        result = mapping_of(payload.get("stepResult"))
+        metadata = mapping_of(payload.get("metadata"))
         text, calls, results = self._marks[run_id]
         step = {
             "stepType": "tool-result" if agent["steps"] else "initial",
@@ -93,7 +95,7 @@ class NestedRuns:
             "toolCalls": agent["toolCalls"][calls:],
             "toolResults": agent["toolResults"][results:],
             "finishReason": result.get("reason"),
-            "usage": (payload.get("output") or {}).get("usage"),
+            "usage": mapping_of(payload.get("output")).get("usage"),
             "warnings": result.get("warnings") or [],
             "response": {
                 name: metadata[name] for name in ("id", "timestamp", "modelId") if name in metadata
@@ -113,7 +115,7 @@ class NestedRuns:
     def workflow(self, chunk: Mapping[str, Any], *, nested: bool) -> dict[str, Any] | None:
         """A workflow's chunk; ``data-tool-workflow`` inside a tool, else ``data-workflow``."""
         run_id = str(chunk.get("runId"))
-        payload = chunk.get("payload") or {}
+        payload = mapping_of(chunk.get("payload"))
         flow = self._workflows.setdefault(
             run_id, {"name": "", "status": "running", "steps": {}, "output": None}
         )
@@ -122,7 +124,7 @@ class NestedRuns:
                 flow["name"] = payload.get("workflowId", "")
             case "workflow-step-start":
                 flow["status"] = "running"
-                flow["steps"][payload.get("id")] = {
+                flow["steps"][str(payload.get("id"))] = {
                     "name": payload.get("id"),
                     "status": payload.get("status", "running"),
                     "input": payload.get("payload"),
@@ -151,7 +153,7 @@ class NestedRuns:
     def _end_workflow_step(
         self, flow: dict[str, Any], payload: Mapping[str, Any], member: str
     ) -> None:
-        step = flow["steps"].setdefault(payload.get("id"), {"name": payload.get("id")})
+        step = flow["steps"].setdefault(str(payload.get("id")), {"name": payload.get("id")})
         step["status"] = payload.get("status")
         step[member] = payload.get(member)
         if payload.get("error") is not None:
@@ -162,7 +164,7 @@ class NestedRuns:
     def network(self, chunk: Mapping[str, Any], *, nested: bool) -> dict[str, Any] | None:
         """A network's chunk; ``data-tool-network`` inside a tool, else ``data-network``."""
         run_id = str(chunk.get("runId"))
-        payload = chunk.get("payload") or {}
+        payload = mapping_of(chunk.get("payload"))
         network = self._networks.setdefault(
             run_id, {"name": "", "status": "running", "steps": [], "usage": None, "output": None}
         )
@@ -174,7 +176,7 @@ class NestedRuns:
             case "workflow-execution-start":
                 _begin(network, payload.get("name"), payload.get("args"))
             case "tool-execution-start":
-                call = payload.get("args") or {}
+                call = mapping_of(payload.get("args"))
                 _begin(network, call.get("toolName"), call.get("args"))
             case ("agent-execution-end" | "workflow-execution-end" | "tool-execution-end") as kind:
                 _end(network, payload.get(_STEPS_END[kind]), payload)

@@ -14,7 +14,14 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from mastra_core.base.jsonjs import encode
 from mastra_core.errors import RunArgumentError, WireEncodeError, shown
-from mastra_core.messages.ui import UiVersion, approval_id, check_version, denial_text, file_url
+from mastra_core.messages.ui import (
+    UiVersion,
+    approval_id,
+    check_version,
+    denial_text,
+    file_url,
+    mapping_of,
+)
 from mastra_core.streaming.ui_nested import NestedRuns
 
 __all__ = (
@@ -205,7 +212,7 @@ class UiConverter:
             return _part_of(self._nested.workflow(chunk, nested=False))
         if self._source == "network":
             return self._of_network(chunk)
-        return self._of_agent(kind, chunk, chunk.get("payload") or {})
+        return self._of_agent(kind, chunk, mapping_of(chunk.get("payload")))
 
     def _of_agent(
         self, kind: str, chunk: Mapping[str, Any], payload: Mapping[str, Any]
@@ -285,10 +292,10 @@ class UiConverter:
         if not self._sends_finish:
             return []
         finished: UiChunk = {"type": "finish", **self._metadata(chunk)}
-        reason = (payload.get("stepResult") or {}).get("reason")
+        reason = mapping_of(payload.get("stepResult")).get("reason")
         if reason is not None:
             known = _REASONS_V5 if self._is_v5 else _REASONS
-            finished["finishReason"] = reason if reason in known else "other"
+            finished["finishReason"] = reason if str(reason) in known else "other"
         return [finished]
 
     def _metadata(self, chunk: Mapping[str, Any]) -> UiChunk:
@@ -333,7 +340,7 @@ class UiConverter:
             return [_data(inner)]
         if inner.get("type") == "tool-output":
             # A tool of the inner run has written something itself.
-            return self._output(inner.get("payload") or {})
+            return self._output(mapping_of(inner.get("payload")))
         return _part_of(self._nested.take(inner))
 
 

@@ -290,10 +290,13 @@ class OutsideThreads:
             except MastraError:
                 logger.warning("the inbox can't be read", exc_info=True)
                 entries = []
+            # The thread may have been forgotten, and used again, meanwhile.
+            record = self._runtime.record(record.resource_id, record.thread_id)
             if entries and record.is_at_rest:
                 self._queue(record, entries[0])
                 self._runtime.after_run(record)
                 return
+            self._runtime.drop_if_forgettable(record)
             if not record.is_at_rest:
                 return
             await self.reach.let_go(record.key, run_id)
@@ -348,7 +351,8 @@ class OutsideThreads:
                 if active.announcing is not None and active.announcer is not None:
                     await asyncio.wait([active.announcing])
                     await active.announcer.finish(persisted=active.agent.stores_messages)
-                await self.reach.answered(record.key, record.taken.pop(active.run_id, ()))
+                # Ours until it is out of the inbox: whoever looks there knows it.
+                await self.reach.answered(record.key, record.taken.get(active.run_id, ()))
             if output.status != "suspended":
                 self._segments.pop(active.run_id, None)
                 if active.agent.stores_messages:

@@ -79,6 +79,8 @@ class ClaimedRun:
     parked: ParkedRun
     claim: HeldClaim
     answers: dict[str, Any]
+    #: Whoever answered wants calls to run of which nobody knows whether they ran.
+    rerun_unknown: bool = False
 
 
 async def claim_parked_run(
@@ -154,7 +156,9 @@ async def claim_parked_run(
             # Another answer was worked off between our look and our claim: look again.
             await held.release_anyway()
             continue
-        return ClaimedRun(parked=parked, claim=held, answers=answers)
+        return ClaimedRun(
+            parked=parked, claim=held, answers=answers, rerun_unknown=request.rerun_unknown
+        )
 
 
 async def claim_for_cancel(

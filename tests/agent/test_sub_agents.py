@@ -268,6 +268,71 @@ async def test_another_process_answers() -> None:
         assert 0 == (await worker.list_suspended_runs()).total
 
 
+async def test_a_run_that_was_over_already_is_remembered() -> None:
+    """As after a crash between the end of the inner run and that of the outer call."""
+    worker = agent("worker", [tool_call("deploy", {"env": "p"})], [text("did")], tools=[deploy])
+    boss = agent("boss", [asks()], [text("fine")], agents=[worker])
+    async with app(boss):
+        output = await ended(boss)
+        [inner] = (await worker.list_suspended_runs()).runs
+        await (await worker.approve_tool_call(inner.run_id)).text
+
+        output = await boss.approve_tool_call(output.run_id)
+
+        assert "fine" == await output.text
+        [result] = await output.tool_results
+        found = result["payload"]["result"]
+        assert ("did", inner.thread_id) == (found["text"], found["subAgentThreadId"])
+        assert ["deployed to p"] == [one["result"] for one in found["subAgentToolResults"]]
+
+
+async def test_a_run_that_is_gone_fails_the_call() -> None:
+    worker = agent("worker", [tool_call("deploy", {"env": "p"})], tools=[deploy])
+    boss = agent("boss", [asks()], [text("sorry")], agents=[worker])
+    async with app(boss):
+        output = await ended(boss)
+        [inner] = (await worker.list_suspended_runs()).runs
+        await worker.cancel_run(inner.run_id)
+
+        output = await boss.approve_tool_call(output.run_id)
+        errors = [c async for c in output.full_stream if c["type"] == "tool-error"]
+
+        assert "left no answer" in errors[0]["payload"]["error"]["message"]
+        assert "sorry" == await output.text
+
+
+async def test_a_process_that_dies_while_it_answers_may_be_asked_again() -> None:
+    """The inner receipts say what was done; whoever knows better says so at the outer run."""
+    storage = InMemoryStorage()
+    worker = agent("worker", [tool_call("deploy", {"env": "p"})], tools=[deploy])
+    boss = agent("boss", [asks()], agents=[worker])
+    async with app(boss, storage=storage):
+        output = await ended(boss)
+        [inner] = (await worker.list_suspended_runs()).runs
+        for run_id, call_id in ((output.run_id, "outer"), (inner.run_id, "call_1")):
+            # What a process leaves behind that died in the body.
+            await storage.workflows.record_receipt(
+                workflow_name="agentic-loop",
+                run_id=run_id,
+                tool_call_id=call_id,
+                receipt={"decision": {"approved": True}, "startedAt": 1},
+                claim_id=None,
+            )
+    worker = agent("worker", [text("did")], tools=[deploy])
+    boss = agent("boss", [text("fine")], agents=[worker])
+    async with app(boss, storage=storage):
+        [outer] = (await boss.list_suspended_runs()).runs
+        [inner] = (await worker.list_suspended_runs()).runs
+        assert ("interrupted", "unknown") == (outer.resume_state, inner.resume_state)
+
+        output = await boss.approve_tool_call(outer.run_id)
+        assert "suspended" == await output.finish_reason
+        output = await boss.approve_tool_call(outer.run_id, rerun_unknown=True)
+
+        assert "fine" == await output.text
+        assert 0 == (await worker.list_suspended_runs()).total
+
+
 async def test_the_stored_message_says_what_waits_and_for_whom() -> None:
     worker = agent("worker", [tool_call("deploy", {"env": "p"})], tools=[deploy])
     boss = agent("boss", [asks()], agents=[worker])

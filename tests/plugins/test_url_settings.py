@@ -24,8 +24,8 @@ def test_what_is_given_apart_wins() -> None:
 
 
 def test_an_unknown_option_is_an_error() -> None:
-    with pytest.raises(ValidationError, match="siez"):
-        Settings(url="acme://db?mastra_siez=8")
+    with pytest.raises(ValidationError, match="sizes"):
+        Settings(url="acme://db?mastra_sizes=8")
 
 
 def test_an_option_stands_there_once() -> None:

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 __all__ = (
     "Delivery",
     "GitHubSignals",
+    "__version__",
     "notification_from_delivery",
     "sign",
     "verify_signature",
 )
+
+__version__ = "0.1.0"
 
 _HOMES = {
     "Delivery": "mastra_github.mapping",

@@ -17,7 +17,17 @@ from mastra_core.testing.scripted_model import Gates, Script, ScriptedModel
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.wire.messages import Message
 
-__all__ = ("AGENT", "PATIENCE_S", "TARGET", "TTL_MS", "Neighbour", "neighbour", "reads", "until")
+__all__ = (
+    "AGENT",
+    "KEY",
+    "PATIENCE_S",
+    "TARGET",
+    "TTL_MS",
+    "Neighbour",
+    "neighbour",
+    "reads",
+    "until",
+)
 
 AGENT: Final = "helper"
 TARGET: Final[dict[str, Any]] = {"thread_id": "thread_1", "resource_id": "user_1"}

@@ -1,0 +1,235 @@
+"""Two applications on one store share threads (signals.md 17, on one SQLite file)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mastra_conformance import case
+from mastra_core import Agent, Mastra
+from mastra_core.errors import ModelNotFoundError
+from mastra_core.testing.scripted_model import Gates, ScriptedModel, text
+from mastra_core.testing.thread_scene import waiting
+from mastra_core.threads.thread_key import thread_key, thread_topic
+
+pytestmark = pytest.mark.anyio
+
+T = {"thread_id": "t", "resource_id": "r"}
+_DEADLINE = 30.0
+
+OpenSite = Callable[..., Any]
+
+
+class Site:
+    """One application and its agent ``a``."""
+
+    def __init__(self, mastra: Mastra, agent: Agent, model: ScriptedModel) -> None:
+        self.mastra = mastra
+        self.agent = agent
+        self.model = model
+
+    async def idle(self) -> None:
+        """Wait until no run of this application goes on."""
+        async with asyncio.timeout(_DEADLINE):
+            while self.agent.list_active_thread_runs():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.02)
+
+    async def texts(self) -> list[str]:
+        """Everything that is stored, in order."""
+        rows = (await self.mastra.storage.memory.list_messages("t")).messages
+        return ["".join(p.get("text", "") for p in row.content["parts"]) for row in rows]
+
+
+@pytest.fixture
+async def open_site(tmp_path: Path) -> AsyncIterator[OpenSite]:
+    """Open applications on one file; all are closed after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(
+            *calls: Any, gates: Gates | None = None, is_heard: bool = True, **options: Any
+        ) -> Site:
+            model = ScriptedModel(calls, gates=gates)
+            agent = Agent(id="a", **{"model": model, **options})
+            url = f"file:{tmp_path / 'shared.db'}"
+            mastra = Mastra(storage=url, pubsub=url if is_heard else None, agents=[agent])
+            await stack.enter_async_context(mastra)
+            return Site(mastra, agent, model)
+
+        yield open_one
+
+
+async def wait_for(condition: Callable[[], Any]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(_DEADLINE):
+        while True:
+            found = condition()
+            if found if not asyncio.iscoroutine(found) else await found:
+                return
+            await asyncio.sleep(0.02)
+
+
+@case("signals", 45)
+async def test_a_wake_that_cant_be_set_up_leaves_the_thread_free(open_site: OpenSite) -> None:
+    """The sender learns it, readers see it, and nobody has the thread's lease."""
+    site = await open_site(model="nobody/knows")
+    subscription = await site.agent.subscribe_to_thread(**T)
+
+    with pytest.raises(ModelNotFoundError):
+        await site.agent.send_message("hi", **T).accepted
+
+    async with asyncio.timeout(_DEADLINE):
+        seen = await anext(subscription.stream)
+    assert "error" == seen["type"]
+    assert site.agent.get_active_thread_run_id(**T) is None
+    outside = site.mastra.threads.outside
+    assert outside is not None
+
+    async def is_free() -> bool:
+        return await outside.reach.owner(thread_key("r", "t")) is None
+
+    await wait_for(is_free)
+
+
+async def test_a_message_joins_the_run_of_another_application(open_site: OpenSite) -> None:
+    """The run that goes on there answers it."""
+    gates = Gates()
+    owner = await open_site(waiting("g", "first"), [text("both")], gates=gates)
+    other = await open_site([text("wrong")])
+    run_id = (await owner.agent.send_message("go", **T).accepted).run_id
+    await gates.reached("g")
+
+    accepted = await other.agent.send_message("more", **T).accepted
+    gates.open("g")
+    await owner.idle()
+
+    assert ("deliver", run_id, []) == (accepted.action, accepted.run_id, other.model.requests)
+    assert "more" in str(owner.model.requests[1].prompt)
+
+
+async def test_a_queued_message_gets_its_own_run_there(open_site: OpenSite) -> None:
+    """It doesn't join the loop that goes on (G11)."""
+    gates = Gates()
+    owner = await open_site(waiting("g", "first"), [text("to queued")], gates=gates)
+    other = await open_site([text("wrong")])
+    await owner.agent.send_message("go", **T).accepted
+    await gates.reached("g")
+
+    accepted = await other.agent.queue_message("later", **T).accepted
+    gates.open("g")
+    await wait_for(lambda: len(owner.model.requests) == 2)
+    await owner.idle()
+
+    assert "deliver" == accepted.action
+    assert ["go", "first still", "later", "to queued"] == await owner.texts()
+    assert [] == other.model.requests
+
+
+async def test_what_waits_in_the_inbox_is_answered_once(open_site: OpenSite) -> None:
+    """Without a bus the owner finds it when its run has ended; nobody reads the thread."""
+    gates = Gates()
+    owner = await open_site(waiting("g"), [text("found")], gates=gates, is_heard=False)
+    other = await open_site(is_heard=False)
+    await owner.agent.send_message("go", **T).accepted
+    await gates.reached("g")
+    await other.agent.send_message("more", **T).accepted
+
+    gates.open("g")
+    await wait_for(lambda: len(owner.model.requests) == 2)
+    outside = owner.mastra.threads.outside
+    assert outside is not None
+
+    async def is_free() -> bool:
+        return await outside.reach.owner(thread_key("r", "t")) is None
+
+    await wait_for(is_free)
+
+    assert ["go", "Busy still", "more", "found"] == await owner.texts()
+    assert (2, 0) == (len(owner.model.requests), len(other.model.requests))
+
+
+@case("signals", 60)
+async def test_a_cancellation_is_told_to_everybody(open_site: OpenSite) -> None:
+    """Also one of an id that nobody here knows; whoever has the signal drops it."""
+    gates = Gates()
+    owner = await open_site(waiting("g", "first"), [text("wrong")], gates=gates)
+    other = await open_site()
+    told: list[list[str]] = []
+
+    async def note(event: Any) -> None:
+        if event.data["type"] == "signals-cancelled":
+            told.append(event.data["signalIds"])
+
+    pubsub = other.mastra.pubsub
+    await pubsub.subscribe(thread_topic("r", "t"), note)
+    await owner.agent.send_message("go", **T).accepted
+    await gates.reached("g")
+    sent = other.agent.send_message("never mind", **T)
+    await sent.accepted
+
+    cancelled = other.agent.cancel_queued_messages(**T, signal_ids=["unknown", sent.signal.id])
+    await wait_for(lambda: ["unknown", sent.signal.id] in told)
+    await wait_for(lambda: not owner.mastra.threads.record("r", "t").queues.pending)
+    gates.open("g")
+    await owner.idle()
+
+    assert ([], 1) == (cancelled, len(owner.model.requests))
+    assert "never mind" not in await owner.texts()
+
+
+async def test_follow_ups_and_continuations_go_on_in_the_owner(open_site: OpenSite) -> None:
+    """What came too late for an aborted run is answered together, then the conversation goes on."""
+    gates = Gates()
+    owner = await open_site(waiting("g", "first"), [text("both")], [text("continued")], gates=gates)
+    other = await open_site()
+    await owner.agent.send_message("go", **T).accepted
+    await gates.reached("g")
+    for words in ("one", "two"):
+        await other.agent.send_message(words, **T).accepted
+    owner.agent.continue_with_messages("on", **T)
+
+    owner.agent.abort_thread_stream(**T)
+    await wait_for(lambda: len(owner.model.requests) == 3)
+    await owner.idle()
+
+    assert all(words in str(owner.model.requests[1].prompt) for words in ("one", "two"))
+    assert "continued" == (await owner.texts())[-1]
+
+
+@case("signals", 21)
+async def test_bytes_are_the_same_text_wherever_they_go(open_site: OpenSite) -> None:
+    """In the row, in the echo, and in what the other application is told."""
+    gates = Gates()
+    owner = await open_site(waiting("g"), [text("seen")], gates=gates)
+    other = await open_site()
+    told: list[Any] = []
+
+    async def note(event: Any) -> None:
+        if event.data["type"] == "signal-enqueued":
+            told.append(event.data["signal"]["contents"])
+
+    await other.mastra.pubsub.subscribe(thread_topic("r", "t"), note)
+    subscription = await owner.agent.subscribe_to_thread(**T)
+    await owner.agent.send_message("go", **T).accepted
+    await gates.reached("g")
+    part = {"type": "file", "data": b"\x00\xff", "mediaType": "x/y"}
+    sent = other.agent.send_message([part], **T)
+    await sent.accepted
+    gates.open("g")
+    await wait_for(lambda: told)
+    await owner.idle()
+
+    echoes = []
+    async with asyncio.timeout(_DEADLINE):
+        async for chunk in subscription.stream:
+            if chunk["type"] == "data-user-message":
+                echoes.append(chunk["data"]["contents"])
+            if len(echoes) == 2:
+                break
+    rows = (await owner.mastra.storage.memory.list_messages("t")).messages
+    (stored,) = [row.content["parts"] for row in rows if row.id == sent.signal.id]
+    assert ["AP8="] * 3 == [found[0]["data"] for found in (stored, echoes[1], told[0])]
