@@ -61,8 +61,9 @@ class ReadyModel:
         ]
 
     async def stream(self, request: Any) -> AsyncIterator[dict[str, Any]]:
-        """The chunks, without waiting."""
+        """The chunks; others have one turn before the first, as with every model that is asked."""
         del request
+        await asyncio.sleep(0)
         for part in self._parts:
             yield part
 

@@ -8,10 +8,21 @@ import { createInterface } from 'node:readline';
 
 import { checkMessages, readPage } from './pages.mjs';
 import { RedisBus } from './redis_bus.mjs';
-import { scriptedModel } from './scripted_model.mjs';
+import { Gates, scriptedModel } from './scripted_model.mjs';
+import { Threads } from './threads.mjs';
 
 const require = createRequire(`${process.env.MASTRA_NODE_PACKAGES}/`);
-const held = { store: null, mastra: null, agents: {}, buses: {}, clients: [], calls: [] };
+const held = {
+  store: null,
+  mastra: null,
+  agents: {},
+  buses: {},
+  clients: [],
+  calls: [],
+  gates: new Gates(),
+  requests: [],
+};
+const threads = new Threads(held.agents);
 
 // -- values on the wire -------------------------------------------------------------------------
 
@@ -73,8 +84,8 @@ function numbered(value, number) {
 }
 
 /**
- * Microseconds per call of the store: of one caller the median of its calls, of many what each
- * costs, all in all. `{n}` in the arguments is another number in every call, from `first` on.
+ * Microseconds per call of the store: of one caller a tenth of its calls is quicker, of many
+ * that is what each costs, all in all. `{n}` in the arguments is another number in every call, from `first` on.
  */
 async function timeStore({ domain: name, method, args = [], calls, tasks = 1, first = 0, of = 0 }) {
   const found = await domain(name);
@@ -93,7 +104,7 @@ async function timeStore({ domain: name, method, args = [], calls, tasks = 1, fi
     }),
   );
   if (tasks > 1) return ((performance.now() - began) / calls) * 1000;
-  return durations.sort((one, other) => one - other)[Math.floor(calls / 2)] * 1000;
+  return durations.sort((one, other) => one - other)[Math.floor(calls / 10)] * 1000;
 }
 
 // -- agents -------------------------------------------------------------------------------------
@@ -120,14 +131,16 @@ async function startMastra({ agents, lease = null }) {
   const { Agent } = require('@mastra/core/agent');
   const { Mastra } = require('@mastra/core/mastra');
   const { Memory } = require('@mastra/memory');
-  for (const { id, script, tools = [] } of agents) {
+  for (const { id, script, tools = [], subAgents = [] } of agents) {
     held.agents[id] = new Agent({
       id,
       name: id,
       instructions: 'You help.',
-      model: scriptedModel(script),
+      model: scriptedModel(script, held),
       memory: new Memory({ storage: held.store, options: { lastMessages: 20 } }),
       tools: Object.fromEntries(tools.map((tool) => [tool.id, makeTool(tool)])),
+      // They are described before whoever calls them.
+      agents: Object.fromEntries(subAgents.map((name) => [name, held.agents[name]])),
     });
   }
   held.mastra = new Mastra({
@@ -211,6 +224,14 @@ const DOES = {
   agent: callAgent,
   dispatch,
   calls: async () => held.calls,
+  requests: async () => held.requests,
+  'gate-reached': async ({ name }) => held.gates.reached(name),
+  'gate-open': async ({ name }) => held.gates.open(name),
+  send: (order) => threads.send(order),
+  begin: (order) => threads.begin(order),
+  follow: (order) => threads.follow(order),
+  followed: (order) => threads.followed(order),
+  unfollow: (order) => threads.unfollow(order),
   bus: openBus,
   'caching-bus': openCachingBus,
   encode: async ({ text }) => encodeURIComponent(text),
