@@ -8,21 +8,10 @@ import { createInterface } from 'node:readline';
 
 import { checkMessages, readPage } from './pages.mjs';
 import { RedisBus } from './redis_bus.mjs';
-import { Gates, scriptedModel } from './scripted_model.mjs';
-import { Threads } from './threads.mjs';
+import { scriptedModel } from './scripted_model.mjs';
 
 const require = createRequire(`${process.env.MASTRA_NODE_PACKAGES}/`);
-const held = {
-  store: null,
-  mastra: null,
-  agents: {},
-  buses: {},
-  clients: [],
-  calls: [],
-  gates: new Gates(),
-  requests: [],
-};
-const threads = new Threads(held.agents);
+const held = { store: null, mastra: null, agents: {}, buses: {}, clients: [], calls: [] };
 
 // -- values on the wire -------------------------------------------------------------------------
 
@@ -131,16 +120,14 @@ async function startMastra({ agents, lease = null }) {
   const { Agent } = require('@mastra/core/agent');
   const { Mastra } = require('@mastra/core/mastra');
   const { Memory } = require('@mastra/memory');
-  for (const { id, script, tools = [], subAgents = [] } of agents) {
+  for (const { id, script, tools = [] } of agents) {
     held.agents[id] = new Agent({
       id,
       name: id,
       instructions: 'You help.',
-      model: scriptedModel(script, held),
+      model: scriptedModel(script),
       memory: new Memory({ storage: held.store, options: { lastMessages: 20 } }),
       tools: Object.fromEntries(tools.map((tool) => [tool.id, makeTool(tool)])),
-      // They are described before whoever calls them.
-      agents: Object.fromEntries(subAgents.map((name) => [name, held.agents[name]])),
     });
   }
   held.mastra = new Mastra({
@@ -224,14 +211,6 @@ const DOES = {
   agent: callAgent,
   dispatch,
   calls: async () => held.calls,
-  requests: async () => held.requests,
-  'gate-reached': async ({ name }) => held.gates.reached(name),
-  'gate-open': async ({ name }) => held.gates.open(name),
-  send: (order) => threads.send(order),
-  begin: (order) => threads.begin(order),
-  follow: (order) => threads.follow(order),
-  followed: (order) => threads.followed(order),
-  unfollow: (order) => threads.unfollow(order),
   bus: openBus,
   'caching-bus': openCachingBus,
   encode: async ({ text }) => encodeURIComponent(text),
