@@ -77,11 +77,15 @@ class Bench:
                 await self._take(scenarios)
         if self._wants("runtime"):
             with tempfile.TemporaryDirectory() as folder:
-                async with runtime.open_scenarios(Path(folder)) as scenarios:
+                async with runtime.open_scenarios(
+                    Path(folder), on_processor=self._options.on_processor
+                ) as scenarios:
                     await self._take(scenarios)
         if self._wants("typescript"):
             with tempfile.TemporaryDirectory() as folder:
-                async with runtime_typescript.open_comparisons(Path(folder)) as scenarios:
+                async with runtime_typescript.open_comparisons(
+                    Path(folder), on_processor=self._options.on_processor
+                ) as scenarios:
                     await self._take(scenarios)
         if self._wants("stalls"):
             await self._stalls()
@@ -139,6 +143,7 @@ def _write(options: argparse.Namespace, bench: Bench) -> None:
         "rounds": options.rounds,
         "rows": options.rows,
         "large": options.large,
+        "on_processor": options.on_processor,
         "results": as_json(bench.results),
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -163,6 +168,8 @@ def _options() -> argparse.Namespace:
         help="rows of the databases whose pages are compared (default 1000,20000)")  # fmt: skip
     add("--large", type=int, default=0, metavar="N",
         help="suspended runs in the large table of the part typescript (default: none)")  # fmt: skip
+    add("--on-processor", action="store_true",
+        help="in the part runtime, count the time on a processor, not that of the wall")  # fmt: skip
     add("--json", type=Path, metavar="FILE", help="write the results here")
     options = parser.parse_args()
     options.backends = options.backends or (known if options.all else SHORT_BACKENDS)

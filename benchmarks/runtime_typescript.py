@@ -41,15 +41,18 @@ class _Node:
 
 
 @asynccontextmanager
-async def open_comparisons(folder: Path) -> AsyncIterator[AsyncIterator[Scenario | Result]]:
+async def open_comparisons(
+    folder: Path, *, on_processor: bool = False
+) -> AsyncIterator[AsyncIterator[Scenario | Result]]:
     """The comparisons; databases of both sides lie in the folder."""
     found = find_node()
     if isinstance(found, Missing):
         yield _nothing(f"{found.reason} Try: {found.command}")
         return
     async with AsyncExitStack() as stack:
-        peer = await stack.enter_async_context(node_peer(found, program=_PROGRAM))
-        yield _comparisons(Runs(stack, folder), peer, folder)
+        clock = {"BENCH_CLOCK": "processor" if on_processor else "wall"}
+        peer = await stack.enter_async_context(node_peer(found, program=_PROGRAM, **clock))
+        yield _comparisons(Runs(stack, folder, on_processor=on_processor), peer, folder)
 
 
 async def _nothing(reason: str) -> AsyncIterator[Scenario | Result]:

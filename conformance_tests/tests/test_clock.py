@@ -44,13 +44,13 @@ async def test_a_sleeper_wakes_when_the_clock_jumps() -> None:
     assert not sleeping.done()
     clock.advance(1_800_000)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await sleeping
 
 
 @pytest.mark.anyio
 async def test_it_goes_by_itself() -> None:
     """A short wait ends without any jump."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await ShiftedClock().sleep(0.01)
         await ShiftedClock().sleep(0)

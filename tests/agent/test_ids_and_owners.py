@@ -53,7 +53,7 @@ async def test_two_runs_can_not_have_one_id(mastra: Mastra, scope: dict[str, Any
     agent = busy(gates)
     mastra.add_agent(agent)
     first = await agent.stream("one", run_id="same", **scope)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await gates.reached("g")
 
     with pytest.raises(RunArgumentError) as raised:
@@ -121,7 +121,7 @@ async def test_a_run_without_a_thread_can_be_cancelled(mastra: Mastra) -> None:
     agent = busy(gates)
     mastra.add_agent(agent)
     output = await agent.stream("go")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await gates.reached("g")
 
     assert await agent.cancel_run(output.run_id)
@@ -207,7 +207,7 @@ async def test_closing_stores_what_was_accepted_and_had_no_turn() -> None:
     storage = InMemoryStorage()
     async with storage, Mastra(storage=storage, agents=[agent, other]) as mastra:
         await agent.send_message("first", **T).accepted
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await gates.reached("g")
         accepted = [
             await agent.send_message("for this run", **T).accepted,
@@ -238,7 +238,7 @@ async def test_whoever_waits_for_a_thread_learns_that_it_closed() -> None:
         while len(mastra.threads.tasks) == 0:  # noqa: ASYNC110 - nobody tells that it waits
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(RuntimeError, match="closed"):
             await waiting
 

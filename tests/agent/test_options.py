@@ -387,7 +387,7 @@ async def test_a_parked_run_is_answered_through_its_thread(make_agent: MakeAgent
     accepted = await agent.send_stream_resume(**named, resume_data=3, tool_call_id="c")
 
     assert {"accepted": True, "runId": output.run_id, "toolCallId": "c"} == accepted
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for chunk in subscription.stream:
             if chunk["type"] == "finish":
                 break
@@ -408,7 +408,7 @@ async def test_an_approval_comes_with_a_message(make_agent: MakeAgent) -> None:
 
     await agent.send_tool_approval(**SCOPE, messages=["But be quick."])
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for chunk in subscription.stream:
             if chunk["type"] == "finish":
                 break

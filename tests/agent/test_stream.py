@@ -332,7 +332,7 @@ async def test_calls_run_side_by_side_up_to_the_limit(make_agent: MakeAgent) -> 
         most = max(most, at_work)
         if at_work == 2:
             both.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await both.wait()
         at_work -= 1
         return n

@@ -444,11 +444,11 @@ async def test_an_abort_ends_the_sub_agent_too() -> None:
     boss = agent("boss", [asks()], agents=[worker])
     async with app(boss) as mastra:
         output = await boss.stream("go", **SCOPE)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await gates.reached("g")
         output.abort()
         assert "aborted" == await output.finish_reason
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await mastra.runs.join()
 
 

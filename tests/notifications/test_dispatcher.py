@@ -48,7 +48,7 @@ def work(clock: FakeClock) -> Work:
 
 @asynccontextmanager
 async def running(work: Work) -> AsyncIterator[None]:
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(work.dispatcher.run())
         await work.clock.settle()
         yield

@@ -183,7 +183,7 @@ async def test_a_killed_process_loses_no_task(tmp_path: Path, place: str) -> Non
 
 async def _told(app: Mastra) -> list[tuple[str, Any]]:
     """The calls of the thread, once none of them is a placeholder."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             await manager_of(app)._recovery.look()
             told = [(call["state"], call["result"]) for call in await calls_of(app)]

@@ -153,7 +153,7 @@ async def test_cancelled_callers_leave_no_lock(remote: LibSQLStorage) -> None:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await remote.memory.save_thread(thread(metadata={"after": turns}))
 
 

@@ -352,7 +352,7 @@ async def test_a_damaged_file_answers_with_errors_and_the_thread_lives(
     damage(path)
 
     async def read() -> object:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await executor.read("count", COUNT, COUNT)
 
     for _ in range(2):

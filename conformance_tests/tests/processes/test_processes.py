@@ -75,7 +75,7 @@ async def test_no_worker_outlives_its_block(processes: Processes) -> None:
         with pytest.raises(ProcessLookupError):
             os.kill(worker.pid, 0)
 
-    async with asyncio.timeout(20), processes.start(f"{WORKERS}:wait") as worker:
+    async with asyncio.timeout(60), processes.start(f"{WORKERS}:wait") as worker:
         await worker.reached("waiting")
         worker.pause()
         worker.resume()

@@ -73,8 +73,8 @@ function numbered(value, number) {
 }
 
 /**
- * Microseconds per call of the store: of one caller the median of its calls, of many what each
- * costs, all in all. `{n}` in the arguments is another number in every call, from `first` on.
+ * Microseconds per call of the store: of one caller a tenth of its calls is quicker, of many
+ * that is what each costs, all in all. `{n}` in the arguments is another number in every call, from `first` on.
  */
 async function timeStore({ domain: name, method, args = [], calls, tasks = 1, first = 0, of = 0 }) {
   const found = await domain(name);
@@ -93,7 +93,7 @@ async function timeStore({ domain: name, method, args = [], calls, tasks = 1, fi
     }),
   );
   if (tasks > 1) return ((performance.now() - began) / calls) * 1000;
-  return durations.sort((one, other) => one - other)[Math.floor(calls / 2)] * 1000;
+  return durations.sort((one, other) => one - other)[Math.floor(calls / 10)] * 1000;
 }
 
 // -- agents -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ("Quiet",)
 
 #: Seconds after which something must have come to rest.
-_DEADLINE: Final = 20.0
+_DEADLINE: Final = 60.0
 #: Tasks that look at storage now and then, as long as the application is open.
 _LOOKERS: Final = frozenset({"parked-runs"})
 

@@ -61,7 +61,7 @@ class Chromium:
             return
         self._process.terminate()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await self._process.wait()
         except TimeoutError:
             self._process.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mastra_mongodb.home import Home
-from mastra_mongodb.leases import acquire_stages
+from mastra_mongodb.lease_stages import acquire_stages
 from mastra_mongodb.pubsub.log import Log
 
 __all__ = ("Sweeper",)

@@ -80,7 +80,7 @@ class UnreliableEventsSuite(Suite):
 
 async def _insist(bus: UnreliableBus, number: int) -> Any:
     """Publish until it is said to be accepted."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await bus.publish("t", make_event(number), dedupe_id=f"e{number}")

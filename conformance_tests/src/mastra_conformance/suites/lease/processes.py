@@ -90,7 +90,7 @@ class LeaseProcessSuite(Suite):
             await holder.kill()
             events = lease.watch_lease("k")
             while not (grant := await lease.acquire_lease("k", "waiter", 60_000)):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await anext(events)
             granted_at = time.monotonic()
             await events.aclose()  # type: ignore[attr-defined]  # every watch is a generator
@@ -183,7 +183,7 @@ async def _all_reached(workers: list[Worker], point: str) -> None:
 
 async def _wait_for(provider: LeaseProvider, owner: str) -> LeaseGrant:
     """Ask until it is free."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             grant = await provider.acquire_lease("k", owner, 60_000)
             if grant:

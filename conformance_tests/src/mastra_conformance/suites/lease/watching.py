@@ -72,7 +72,7 @@ class WatchSuite(Suite):
             released_at = opener.clock.monotonic()
             await lease.release_lease("k", "a")
 
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await waiting - released_at < _STALE_S
 
     async def test_a_renewed_lease_does_not_expire_for_watchers(

@@ -112,7 +112,7 @@ class PubSubProcessSuite(Suite):
             async with processes.start(die_handling) as survivor:
                 await survivor.reached("member")
                 letters: list[Any] = []
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while not letters:
                         letters = await bus.list_dead("t")
                         await asyncio.sleep(0.05)

@@ -166,7 +166,7 @@ class SubscribingSuite(Suite):
 
         await publish_all(pubsub, "t", range(3))
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await done.wait()
         await witness.until(3)
         await pubsub.flush()

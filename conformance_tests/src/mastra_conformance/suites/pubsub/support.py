@@ -29,7 +29,7 @@ Elapse = Callable[[int], Awaitable[None]]
 #: Small, so that adapters with a clock of their own are tested in reasonable time.
 ACK_WAIT_MS = 500
 #: How long a test waits for something that must happen.
-DEADLINE_S = 20
+DEADLINE_S = 60
 _TURNS = 20
 #: What a thread or a server near by may need to answer.
 _ANSWER_S = 0.01

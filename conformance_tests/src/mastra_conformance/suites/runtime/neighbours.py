@@ -35,7 +35,7 @@ KEY: Final = "user_1\0thread_1"
 #: Short, so that a dead owner is noticed within a test.
 TTL_MS: Final = 1_500
 #: What a loaded machine may take for something that takes no time.
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 
 
 @dataclass(slots=True, kw_only=True)

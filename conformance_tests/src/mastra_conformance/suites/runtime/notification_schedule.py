@@ -67,7 +67,7 @@ class _Sends:
 
     async def wait(self, count: int) -> None:
         """Until so many signals were sent."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self._sink.sent) < count:
                 await self._sent.wait()
                 self._sent.clear()
@@ -160,7 +160,7 @@ class ScheduleSuite(Suite):
         inbox = Inbox(store, clock=clock, ids=ids, enabled=False)
 
         await inbox.send(priority="low")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await inbox.service.run_loop()
 
         assert [] == await store.schedules.list_schedules()

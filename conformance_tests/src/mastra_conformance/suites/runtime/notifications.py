@@ -59,7 +59,7 @@ class House:
 
     async def quiet(self) -> None:
         """Until no run is left on the thread."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.mastra.threads.is_active(RESOURCE, THREAD) or len(self.mastra.runs):
                 await self.mastra.threads.tasks.join()
                 await self.mastra.runs.join()
@@ -385,7 +385,7 @@ class NotificationsSuite(Suite):
             await home.model.gates.reached("working")
             result = await home.notify(priority="high", summary="soon")
             home.model.gates.open("working")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await delivered.wait()
             await home.quiet()
             rows = await home.rows()
