@@ -410,7 +410,12 @@ class Mastra:
 
     def _new_threads(self) -> ThreadRuntime:
         ttl_ms = self._thread_settings.suspended_run_ttl_ms
-        return ThreadRuntime(clock=self.clock, ids=self.ids, suspended_run_ttl=ttl_ms / 1000)
+        return ThreadRuntime(
+            clock=self.clock,
+            ids=self.ids,
+            suspended_run_ttl=ttl_ms / 1000,
+            limits=self._thread_settings.limits,
+        )
 
     def _new_outside(self, opened: Infrastructure) -> OutsideThreads | None:
         """What other processes share with this one; None if its threads are its own."""

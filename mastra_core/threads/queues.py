@@ -15,9 +15,23 @@ from mastra_core.wire.signals import Signal
 if TYPE_CHECKING:
     from mastra_core.threads.record import ThreadAgent
 
-__all__ = ("QueueLimits", "QueueMeter", "QueuedTurn", "ThreadQueues")
+__all__ = (
+    "MAX_PROCESS_SIGNALS",
+    "MAX_PROCESS_SIZE",
+    "MAX_SIGNALS",
+    "MAX_SIZE",
+    "QueueLimits",
+    "QueueMeter",
+    "QueuedTurn",
+    "ThreadQueues",
+)
 
 _MIB: Final = 1024 * 1024
+#: Waiting signals of one thread and their bytes, then those of all threads together.
+MAX_SIGNALS: Final = 1000
+MAX_SIZE: Final = 8 * _MIB
+MAX_PROCESS_SIGNALS: Final = 100_000
+MAX_PROCESS_SIZE: Final = 256 * _MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +49,10 @@ class QueueLimits:
         ConfigError: A limit isn't a positive number.
     """
 
-    signals: int = 1000
-    size: int = 8 * _MIB
-    process_signals: int = 100_000
-    process_size: int = 256 * _MIB
+    signals: int = MAX_SIGNALS
+    size: int = MAX_SIZE
+    process_signals: int = MAX_PROCESS_SIGNALS
+    process_size: int = MAX_PROCESS_SIZE
 
     def __post_init__(self) -> None:
         for name in ("signals", "size", "process_signals", "process_size"):

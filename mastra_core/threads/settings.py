@@ -9,20 +9,49 @@ from typing import Any, Final
 
 from mastra_core.contracts.lease import MAX_TTL_MS, MIN_TTL_MS
 from mastra_core.errors import ConfigError, shown
+from mastra_core.threads.queues import (
+    MAX_PROCESS_SIGNALS,
+    MAX_PROCESS_SIZE,
+    MAX_SIGNALS,
+    MAX_SIZE,
+    QueueLimits,
+)
 
 __all__ = ("ThreadSettings", "settings_from")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadSettings:
-    """How long processes keep threads; the same in all processes of a deployment."""
+    """How long processes keep threads, and how much waits there; equal in all processes."""
 
     #: Milliseconds until a thread of a dead process is free; renewed three times as often.
     lease_ttl_ms: int = 15_000
     #: Milliseconds for which a parked run keeps its thread; later it is resumed from storage.
     suspended_run_ttl_ms: int = 1_800_000
+    #: Waiting signals of one thread, and their bytes; more are refused when they are sent.
+    max_waiting_signals: int = MAX_SIGNALS
+    max_waiting_bytes: int = MAX_SIZE
+    #: The same of all threads of one application together.
+    max_waiting_signals_in_all: int = MAX_PROCESS_SIGNALS
+    max_waiting_bytes_in_all: int = MAX_PROCESS_SIZE
+
+    @property
+    def limits(self) -> QueueLimits:
+        """
+        How much may wait.
+
+        Raises:
+            ConfigError: A limit isn't a positive number.
+        """
+        return QueueLimits(
+            signals=self.max_waiting_signals,
+            size=self.max_waiting_bytes,
+            process_signals=self.max_waiting_signals_in_all,
+            process_size=self.max_waiting_bytes_in_all,
+        )
 
     def __post_init__(self) -> None:
+        self.limits  # noqa: B018 - it refuses what can't be one
         for name, lowest, highest in (
             ("lease_ttl_ms", MIN_TTL_MS, MAX_TTL_MS),
             ("suspended_run_ttl_ms", 1, 10 * 365 * MAX_TTL_MS),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
 from mastra_conformance import case
 from mastra_core import Agent, Mastra
-from mastra_core.base.clock import SystemClock
-from mastra_core.base.ids import UuidIds
 from mastra_core.errors import (
     ConfigError,
     ForeignRunError,
@@ -22,7 +20,6 @@ from mastra_core.errors import (
 from mastra_core.testing.scripted_model import ScriptedModel, text
 from mastra_core.testing.thread_scene import ThreadScene, waiting
 from mastra_core.threads.queues import QueueLimits
-from mastra_core.threads.runtime import ThreadRuntime
 
 pytestmark = pytest.mark.anyio
 
@@ -318,17 +315,19 @@ async def test_a_run_can_be_aborted_by_its_id(scene: ThreadScene) -> None:
 # -- limits -------------------------------------------------------------------------------------
 
 
-def limited(mastra: Mastra, **limits: int) -> ThreadScene:
+@pytest.fixture
+async def limited(request: pytest.FixtureRequest) -> AsyncIterator[ThreadScene]:
     """A scene whose application lets only so much wait."""
-    mastra.threads = ThreadRuntime(clock=SystemClock(), ids=UuidIds(), limits=QueueLimits(**limits))
-    return ThreadScene(mastra)
+    async with Mastra(storage="memory:", threads=request.param) as mastra:
+        yield ThreadScene(mastra)
 
 
 @case("signals", 139)
+@pytest.mark.parametrize("limited", [{"max_waiting_signals": 2}], indirect=True)
 @pytest.mark.parametrize("way", ["send_message", "queue_message"])
-async def test_a_full_queue_refuses_the_next_signal(mastra: Mastra, way: str) -> None:
+async def test_a_full_queue_refuses_the_next_signal(limited: ThreadScene, way: str) -> None:
     """The earlier ones aren't affected; when there is room again, input is taken again."""
-    scene = limited(mastra, signals=2)
+    scene = limited
     agent = await busy(scene, *[[text("ok")]] * 4)
     send = getattr(agent, way)
     for words in ("one", "two"):
@@ -349,10 +348,18 @@ async def test_a_full_queue_refuses_the_next_signal(mastra: Mastra, way: str) ->
     ]
 
 
-@pytest.mark.parametrize("limits", [{"size": 2000}, {"process_signals": 1}, {"process_size": 2000}])
-async def test_size_and_sum_are_limited_too(mastra: Mastra, limits: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "limited",
+    [
+        {"max_waiting_bytes": 2000},
+        {"max_waiting_signals_in_all": 1},
+        {"max_waiting_bytes_in_all": 2000},
+    ],
+    indirect=True,
+)
+async def test_size_and_sum_are_limited_too(limited: ThreadScene) -> None:
     """Nothing of the refused signal is queued."""
-    scene = limited(mastra, **limits)
+    scene = limited
     agent = await busy(scene)
     await agent.send_message("small", **T).accepted
 
@@ -364,9 +371,10 @@ async def test_size_and_sum_are_limited_too(mastra: Mastra, limits: dict[str, in
     await scene.idle()
 
 
-async def test_a_cancelled_signal_makes_room(mastra: Mastra) -> None:
+@pytest.mark.parametrize("limited", [{"max_waiting_signals": 1}], indirect=True)
+async def test_a_cancelled_signal_makes_room(limited: ThreadScene) -> None:
     """Each way out of the queue is counted."""
-    scene = limited(mastra, signals=1)
+    scene = limited
     agent = await busy(scene, [text("ok")])
 
     for way in (agent.send_message, agent.queue_message):
@@ -386,6 +394,8 @@ def test_a_limit_is_a_positive_number(limit: Any) -> None:
     """Others are refused at construction."""
     with pytest.raises(ConfigError, match="positive number"):
         QueueLimits(signals=limit)
+    with pytest.raises(ConfigError, match="positive number"):
+        Mastra(storage="memory:", threads={"max_waiting_bytes": limit})
 
 
 # -- bad input ----------------------------------------------------------------------------------
