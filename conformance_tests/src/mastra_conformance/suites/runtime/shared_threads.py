@@ -200,6 +200,61 @@ class SharedThreadSuite(_Shared):
 
         assert ["first", "one", "second", "two", "third", "three"] == texts
 
+    @case("signals", 127)
+    async def test_what_is_cancelled_here_is_forgotten_there(self, opener: Opener) -> None:
+        """The owner's model never sees it, also if it is announced again."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")]]) as q,
+            neighbour(opener) as p,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            sent = p.agent.send_message("never mind", **TARGET)
+            await sent.accepted
+            again = events.signal_enqueued(woken.run_id, sent.signal, source_id="somebody")
+
+            removed = p.agent.cancel_queued_messages(**TARGET, signal_ids=[sent.signal.id])
+            await until(_nothing_waits(q, but=1))
+            # The announcement came before the cancellation, and comes once more after it.
+            await p.mastra.pubsub.publish(_TOPIC, again)
+            await p.send("last")
+            q.gates.open("go")
+            await q.answered("first", "last")
+            await until(_nothing_waits(q))
+            texts = await q.texts()
+            prompts = str([request.prompt for request in q.model.requests])
+
+        assert [] == removed
+        assert ["first", "one", "last", "two"] == texts
+        assert "never mind" not in prompts
+
+    @case("signals", 130)
+    async def test_a_turn_for_a_run_elsewhere_is_a_run_of_its_own(self, opener: Opener) -> None:
+        """It doesn't join the run that works now, though nobody here reads the thread (G11)."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")]]) as q,
+            neighbour(opener) as p,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+
+            queued = await p.agent.queue_message("its own", **TARGET).accepted
+
+            q.gates.open("go")
+            await q.answered("first", "its own")
+            await until(_nothing_waits(q))
+            texts = await q.texts()
+            first = str(q.model.requests[0].prompt)
+            requests = len(q.model.requests), len(p.model.requests)
+            await woken.output.wait()
+            steps = len(await woken.output.steps)
+
+        assert "deliver" == queued.action
+        assert ["first", "one", "its own", "two"] == texts
+        assert "its own" not in first
+        assert (2, 0) == requests
+        assert 1 == steps
+
     @case("signals", 128)
     async def test_an_abort_reaches_the_run_elsewhere(self, opener: Opener) -> None:
         """With what waits for it; one that means another segment does nothing."""
@@ -300,9 +355,9 @@ class SharedThreadSuite(_Shared):
         assert ["first", "at last"] == texts
 
 
-def _nothing_waits(where: Any) -> Any:
+def _nothing_waits(where: Any, *, but: int = 0) -> Any:
     async def look() -> bool:
-        return not await where.waiting()
+        return len(await where.waiting()) <= but
 
     return look
 
