@@ -91,10 +91,10 @@ class Provider:
         """Where a client of that protocol looks for it."""
         return f"http://127.0.0.1:{self.port}{'/v1' if protocol.startswith('openai') else ''}"
 
-    def model(self, protocol: str, **options: Any) -> PydanticAIModel:
+    def model(self, protocol: str, name: str | None = None, **options: Any) -> PydanticAIModel:
         """A model that asks here instead of its own provider."""
         model = model_from_name(
-            NAMES[protocol],
+            name or NAMES[protocol],
             AdapterContext(clock=self.clock),
             base_url=self.address(protocol),
             api_key="k-123",

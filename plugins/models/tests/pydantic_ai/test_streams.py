@@ -359,3 +359,43 @@ async def test_a_setting_without_effect_is_a_warning_of_the_answer(
     parts = await ask(provider.model("openai-responses"), settings={"stopSequences": ["x"]})
 
     assert [{"type": "unsupported-setting", "setting": "stopSequences"}] == parts[0]["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "option", "expected"),
+    [
+        (
+            "anthropic",
+            {"anthropic": {"thinking": {"type": "enabled", "budgetTokens": 2048}}},
+            '"thinking": {"type": "enabled", "budget_tokens": 2048}',
+        ),
+        (
+            "google",
+            {"google": {"thinkingConfig": {"thinkingBudget": 64, "includeThoughts": True}}},
+            '"thinking_budget": 64',
+        ),
+        ("openai-responses", {"openai": {"reasoningEffort": "low"}}, '"effort": "low"'),
+        ("openai-chat", {"openai": {"reasoningEffort": "low"}}, '"reasoning_effort": "low"'),
+        ("openai-chat", {"other": {"secret": "kept"}}, '"model": "gpt-5-mini"'),
+    ],
+)
+async def test_options_of_a_provider_have_the_names_that_node_uses(
+    provider: Any,
+    ask: Callable[..., Any],
+    protocol: str,
+    option: dict[str, Any],
+    expected: str,
+) -> None:
+    provider.streams(protocol, "text")
+    # The last of Anthropic's models that is told how much to think.
+    name = "anthropic/claude-haiku-4-5" if protocol == "anthropic" else None
+
+    await ask(
+        provider.model(protocol, name),
+        provider_options=option,
+        settings={"maxOutputTokens": 4096},
+    )
+
+    sent = json.dumps(provider.requests[0].body)
+    assert expected in sent
+    assert "kept" not in sent

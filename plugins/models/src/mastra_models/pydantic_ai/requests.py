@@ -39,8 +39,8 @@ SETTINGS: Final[Mapping[str, str]] = {
 _OURS: Final = frozenset({"maxRetries", "timeoutMs"})
 
 
-#: Options of providers whose own members have names of ours, too.
-_NESTED: Final = frozenset({"thinking", "thinkingConfig"})
+#: Options whose members have other names there, too.
+_NESTED: Final = frozenset({"thinking"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
