@@ -158,22 +158,23 @@ class PayloadTransforms:
         return {**chunk, "payload": shown}
 
     async def _shown_turn(self, turn: Mapping[str, Any]) -> dict[str, Any]:
-        parts = []
-        for part in turn["content"]:
-            made = dict(part)
-            if part["type"] in ("tool-call", "tool-result"):
-                named = (part["toolName"], part["toolCallId"])
-                made["input"] = await self._shown_value("input", *named, part["input"])
-                # What the provider is told beside it may say the same.
-                made.pop("providerOptions", None)
-            if part["type"] == "tool-result":
-                output = part["output"]
-                phase: PayloadPhase = "error" if output["type"] == "error-text" else "output"
-                value = await self._shown_value(phase, *named, output["value"])
-                if value is not output["value"]:
-                    made["output"] = {"type": "json", "value": value}
-            parts.append(made)
-        return {**turn, "content": parts}
+        return {**turn, "content": [await self._shown_part(part) for part in turn["content"]]}
+
+    async def _shown_part(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        made = dict(part)
+        if part["type"] not in ("tool-call", "tool-result"):
+            return made
+        name, call_id = part["toolName"], part["toolCallId"]
+        made["input"] = await self._shown_value("input", name, call_id, part["input"])
+        # What the provider is told beside it may say the same.
+        made.pop("providerOptions", None)
+        if part["type"] == "tool-result":
+            output = part["output"]
+            phase: PayloadPhase = "error" if output["type"] == "error-text" else "output"
+            value = await self._shown_value(phase, name, call_id, output["value"])
+            if value is not output["value"]:
+                made["output"] = {"type": "json", "value": value}
+        return made
 
     async def _shown_value(
         self, phase: PayloadPhase, tool_name: str, tool_call_id: str, value: Any
