@@ -199,10 +199,10 @@ async def measure(scenario: Scenario, *, rounds: int) -> Result:
         tasks=scenario.tasks,
         ours_us=round(own, 1),
         floor_us=round(statistics.median(floors), 1) if floors else None,
-        ratio=round(ratio, 3) if ratio is not None else None,
+        ratio=round(ratio, 6) if ratio is not None else None,
         goal=str(scenario.goal),
         met=scenario.goal.is_met(own, ratio),
-        best_ratio=round(min(ours) / min(floors), 3) if floors else None,
+        best_ratio=round(min(ours) / min(floors), 6) if floors else None,
     )
 
 

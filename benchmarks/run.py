@@ -162,7 +162,7 @@ def _options() -> argparse.Namespace:
     add("--part", action="append", dest="parts", choices=PARTS, metavar="NAME",
         help=f"this part, may be repeated; of {', '.join(PARTS)}")  # fmt: skip
     add("--only", default="", metavar="TEXT", help="only what has this text in its name")
-    add("--rounds", type=int, default=15, help="turns of each comparison (default 15)")
+    add("--rounds", type=int, default=5, help="turns of each comparison (default 5)")
     add("--seed", type=int, default=1, help="what random ids come of (default 1)")
     add("--rows", type=_sizes, default=[1_000, 20_000], metavar="N,N…",
         help="rows of the databases whose pages are compared (default 1000,20000)")  # fmt: skip
