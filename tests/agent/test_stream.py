@@ -97,6 +97,7 @@ async def test_a_second_iteration_replays_from_the_first_chunk(make_agent: MakeA
     first = [chunk async for chunk in output.full_stream]
     second = [chunk async for chunk in output.full_stream]
 
+    assert ("start", "finish") == (first[0]["type"], first[-1]["type"])
     assert first == second
 
 
@@ -322,18 +323,18 @@ async def test_calls_run_side_by_side_up_to_the_limit(make_agent: MakeAgent) -> 
     """At most two at once; results keep their ids."""
     at_work = 0
     most = 0
-    both = asyncio.Event()
+    pair = asyncio.Barrier(2)
 
     @tool
     async def slow(n: int) -> int:
-        """Waits for a colleague."""
+        """Waits for a colleague, and lets all that may begin do so."""
         nonlocal at_work, most
         at_work += 1
-        most = max(most, at_work)
-        if at_work == 2:
-            both.set()
         async with asyncio.timeout(60):
-            await both.wait()
+            await pair.wait()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        most = max(most, at_work)
         at_work -= 1
         return n
 
@@ -399,6 +400,7 @@ async def test_a_run_that_waits_has_no_finish_and_is_stored(make_agent: MakeAgen
 
     assert "finish" not in types
     assert "tool-call-approval" == types[-1]
+    assert "suspended" == await output.finish_reason
     assert 1 == (await agent.list_suspended_runs()).total
     parked = (await stored_messages(agent))[-1]["content"]
     assert "call" == parked["parts"][0]["toolInvocation"]["state"]
@@ -459,11 +461,16 @@ async def test_a_tool_suspends_and_gets_its_answer(make_agent: MakeAgent) -> Non
     agent = make_agent([tool_call("ask", {})], [text("ok")], tools=[asking])
     output = await agent.stream("hi")
     payload = await output.suspend_payload
+    [suspended] = [
+        chunk["payload"]
+        async for chunk in output.full_stream
+        if chunk["type"] == "tool-call-suspended"
+    ]
 
     resumed = await agent.resume_stream({"a": "b"}, run_id=output.run_id)
     await resumed.wait()
 
-    assert {"question": "why"} == payload["suspendPayload"]
+    assert {"question": "why"} == suspended["suspendPayload"] == payload["suspendPayload"]
     assert [({"a": "b"}, {"question": "why"})] == seen
 
 
@@ -537,7 +544,7 @@ async def test_what_a_tool_writes_lies_between_call_and_result(make_agent: MakeA
     chunks = [chunk async for chunk in output.full_stream]
 
     types = [chunk["type"] for chunk in chunks]
-    written = chunks[types.index("tool-output")]
+    [written] = [chunk for chunk in chunks if chunk["type"] == "tool-output"]
     assert ("USER", {"progress": 0.5}) == (written["from"], written["payload"]["output"])
     assert types.index("tool-call") < types.index("tool-output") < types.index("tool-result")
     assert "progress" not in str(await stored_messages(agent))
