@@ -1,7 +1,9 @@
-"""A store that is interrupted at named points: by an error, by waiting, by the end of the world.
+"""Backends that are interrupted at named points: by an error, by waiting, by the end of the world.
 
-Points are called ``<domain>.<method>:before`` and ``:after``; after means that the store has
-carried the call out and the caller doesn't know it yet.
+Points are called ``<domain>.<method>:before`` and ``:after``; after means that the backend has
+carried the call out and the caller doesn't know it yet. The domains of a store have its own
+names; leases are the domain ``lease``, and publishing an event of some type on a bus is
+``pubsub.publish.<type>``.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
+from mastra_core.contracts.lease import LeaseProvider
+from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.storage import Storage
+from mastra_core.wire.events import Event
 
 __all__ = (
     "CRASH_EXIT",
     "DOMAINS",
     "Hook",
     "crash_at",
+    "faulty_lease",
+    "faulty_pubsub",
     "faulty_storage",
     "raise_at",
 )
@@ -40,12 +47,27 @@ def faulty_storage(store: Storage, hook: Hook) -> Storage:
     return cast("Storage", _FaultyStorage(store, hook))
 
 
-def crash_at(point: str) -> Hook:
-    """End this process at the point at once, as a power cut would."""
+def faulty_lease(provider: LeaseProvider, hook: Hook) -> LeaseProvider:
+    """The provider, with the hook called before and after every operation that is awaited."""
+    # As above.
+    return cast("LeaseProvider", _FaultyLease(provider, hook))
+
+
+def faulty_pubsub(bus: PubSub, hook: Hook) -> PubSub:
+    """The bus, with the hook called before and after every event that is published."""
+    # As above.
+    return cast("PubSub", _FaultyPubSub(bus, hook))
+
+
+def crash_at(point: str, *, nth: int = 1) -> Hook:
+    """End this process when it is at the point for the n-th time, at once, as a power cut would."""
+    left = [nth]
 
     def hook(reached: str) -> None:
         if reached == point:
-            os._exit(CRASH_EXIT)
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(CRASH_EXIT)
 
     return hook
 
@@ -62,17 +84,14 @@ def raise_at(point: str, error: Exception, *, times: int = 1) -> Hook:
     return hook
 
 
-class _FaultyStorage:
-    def __init__(self, store: Storage, hook: Hook) -> None:
-        self._store = store
-        self._hook = hook
+class _Opened:
+    """Passes opening and closing on."""
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        return _FaultyDomain(name, found, self._hook) if name in DOMAINS else found
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
 
     async def __aenter__(self) -> Self:
-        await self._store.__aenter__()
+        await self._opened.__aenter__()
         return self
 
     async def __aexit__(
@@ -81,7 +100,43 @@ class _FaultyStorage:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._store.__aexit__(exc_type, exc, traceback)
+        await self._opened.__aexit__(exc_type, exc, traceback)
+
+
+class _FaultyStorage(_Opened):
+    def __init__(self, store: Storage, hook: Hook) -> None:
+        super().__init__(store)
+        self._store = store
+        self._hook = hook
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return _FaultyDomain(name, found, self._hook) if name in DOMAINS else found
+
+
+class _FaultyLease(_Opened):
+    def __init__(self, provider: LeaseProvider, hook: Hook) -> None:
+        super().__init__(provider)
+        self._domain = _FaultyDomain("lease", provider, hook)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._domain, name)
+
+
+class _FaultyPubSub(_Opened):
+    def __init__(self, bus: PubSub, hook: Hook) -> None:
+        super().__init__(bus)
+        self._bus = bus
+        self._hook = hook
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def publish(self, topic: str, event: Event, **options: Any) -> None:
+        """Interrupted before and after."""
+        await _at(self._hook, f"pubsub.publish.{event.type}:before")
+        await self._bus.publish(topic, event, **options)
+        await _at(self._hook, f"pubsub.publish.{event.type}:after")
 
 
 class _FaultyDomain:
@@ -96,14 +151,15 @@ class _FaultyDomain:
             return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            await self._at(f"{self._name}.{name}:before")
+            await _at(self._hook, f"{self._name}.{name}:before")
             result = await method(*args, **kwargs)
-            await self._at(f"{self._name}.{name}:after")
+            await _at(self._hook, f"{self._name}.{name}:after")
             return result
 
         return call
 
-    async def _at(self, point: str) -> None:
-        outcome = self._hook(point)
-        if inspect.isawaitable(outcome):
-            await outcome
+
+async def _at(hook: Hook, point: str) -> None:
+    outcome = hook(point)
+    if inspect.isawaitable(outcome):
+        await outcome

@@ -8,7 +8,7 @@ from typing import Final
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.isotime import epoch_ms
-from mastra_core.errors import MastraError
+from mastra_core.errors import MastraError, PubSubConnectionError
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.threads import events
 from mastra_core.threads.subscription import broadcast_form
@@ -20,6 +20,10 @@ __all__ = ("RunAnnouncer",)
 logger = logging.getLogger(__name__)
 
 _PINNED: Final = frozenset({"start", "tool-call-approval", "tool-call-suspended"})
+
+#: How long somebody who can't be told anything is tried, and how often.
+_PATIENCE_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 0.2
 
 _Publish = Callable[[Event], Awaitable[None]]
 
@@ -55,6 +59,10 @@ class RunAnnouncer:
         self._source_id = source_id
         self._clock = clock
         self._is_silent = False
+        #: So many parts there were so far.
+        self._parts = 0
+        #: Nobody could be told anything for too long: those elsewhere only learn of the end.
+        self._gave_up = False
 
     def silence(self) -> None:
         """Nothing more is told: the thread isn't ours any more (G3)."""
@@ -74,7 +82,11 @@ class RunAnnouncer:
         async for chunk in self._output.buffer.read(skips_gaps=True):
             if self._is_silent:
                 return
-            await self._tell(self._part(chunk))
+            # Those that the buffer let go are missing in the numbers, too.
+            self._parts = max(self._parts, self._output.buffer.gone)
+            if not self._gave_up:
+                await self._tell(self._part(chunk))
+            self._parts += 1
 
     async def finish(self, *, persisted: bool) -> None:
         """The segment is over, its messages are stored and its parts were told."""
@@ -89,6 +101,7 @@ class RunAnnouncer:
                 **facts,
                 status=status,
                 persisted=persisted and status == "success",
+                parts=self._parts,
             )
         )
 
@@ -102,6 +115,7 @@ class RunAnnouncer:
         return events.stream_part(
             self.run_id,
             broadcast_form(chunk, self.run_id),
+            seq=self._parts,
             stream_id=self.stream_id,
             source_id=self._source_id,
             produced_at=epoch_ms(self._clock.now()),
@@ -109,14 +123,28 @@ class RunAnnouncer:
         )
 
     async def _tell(self, event: Event) -> None:
-        if self._is_silent:
-            return
-        try:
-            await self._publish(event)
-        except MastraError:
-            # The run doesn't depend on who listens; a gap is better than its end.
-            logger.warning(
-                "a part of a run could not be told",
-                exc_info=True,
-                extra={"run_id": self.run_id, "event_type": event.type},
-            )
+        """
+        Tell one thing; an outage that passes costs time alone.
+
+        The run doesn't depend on who listens: after too long it goes on, and receivers see by
+        the numbers of the parts that some are missing.
+        """
+        end = self._clock.monotonic() + _PATIENCE_SECONDS
+        while not self._is_silent:
+            try:
+                await self._publish(event)
+            except MastraError as exc:
+                # Numbers tell receivers what came twice.
+                may_pass = exc.retryable or isinstance(exc, PubSubConnectionError)
+                is_last = self._gave_up or self._clock.monotonic() > end or not may_pass
+                logger.warning(
+                    "a part of a run could not be told",
+                    exc_info=True,
+                    extra={"run_id": self.run_id, "event_type": event.type, "final": is_last},
+                )
+                if is_last:
+                    self._gave_up = self._gave_up or may_pass
+                    return
+            else:
+                return
+            await self._clock.sleep(_PAUSE_SECONDS)

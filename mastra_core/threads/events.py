@@ -117,14 +117,25 @@ def run_registered(
 
 
 def stream_part(
-    run_id: str, part: Chunk, *, stream_id: str, source_id: str, produced_at: int, pinned: bool
+    run_id: str,
+    part: Chunk,
+    *,
+    seq: int,
+    stream_id: str,
+    source_id: str,
+    produced_at: int,
+    pinned: bool,
 ) -> Event:
-    """One chunk; pinned ones outlive the trimming of a run's parts."""
+    """
+    One chunk; pinned ones outlive the trimming of a run's parts. Its number is ours to add, so
+    that receivers see that one is missing, or came twice.
+    """
     return _event(
         PART,
         run_id,
         streamId=stream_id,
         part=part,
+        seq=seq,
         sourceId=source_id,
         producedAt=produced_at,
         pinned=pinned or None,
@@ -137,9 +148,9 @@ def run_suspended(run_id: str, *, stream_id: str, source_id: str) -> Event:
 
 
 def run_ended(
-    run_id: str, *, stream_id: str, source_id: str, status: str, persisted: bool
+    run_id: str, *, stream_id: str, source_id: str, status: str, persisted: bool, parts: int
 ) -> Event:
-    """All parts were told; ``persisted``: storage has what the parts said."""
+    """There were so many parts; ``persisted``: storage has what the parts said."""
     return _event(
         COMPLETED,
         run_id,
@@ -147,6 +158,7 @@ def run_ended(
         sourceId=source_id,
         status=status,
         persisted=persisted,
+        parts=parts,
     )
 
 
@@ -161,9 +173,25 @@ def run_failed(run_id: str, error: str, *, source_id: str) -> Event:
 
 
 def signal_enqueued(
-    run_id: str, signal: Signal, *, source_id: str, pre_run: bool = False, turn: bool = False
+    run_id: str,
+    signal: Signal,
+    *,
+    source_id: str,
+    pre_run: bool = False,
+    turn: bool = False,
+    kept: bool = False,
 ) -> Event:
-    """Input for a run of another process; with ``turn`` it gets a run of its own (G11)."""
+    """
+    Input for a run of another process.
+
+    Args:
+        run_id: The run that is to take it; for a turn the one that is to be started.
+        signal: The input.
+        source_id: Who sends it.
+        pre_run: It is for the first request of the run.
+        turn: It gets a run of its own (G11).
+        kept: It stands in the thread's inbox; senders of version 1.71 have none (G1).
+    """
     return _event(
         SIGNAL_ENQUEUED,
         run_id,
@@ -171,6 +199,7 @@ def signal_enqueued(
         sourceId=source_id,
         preRun=pre_run or None,
         turn=turn or None,
+        kept=kept or None,
     )
 
 

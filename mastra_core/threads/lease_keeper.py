@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ LEASE_TTL_MS: Final = 15_000
 _ATTEMPTS: Final = 3
 _PAUSE_SECONDS: Final = 0.2
 _GIVE_BACK_SECONDS: Final = 2.0
+#: So many runs of one term are remembered.
+_REMEMBERED: Final = 100
 
 
 def run_id_from_owner(owner: str | None) -> str | None:
@@ -49,6 +52,8 @@ class _Term:
     """What is held of one thread."""
 
     held: HeldLease | None = None
+    #: The runs that it went through since nobody else had it, the last ones.
+    runs: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     watcher: asyncio.Task[None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: Who changes it or waits to.
@@ -98,14 +103,19 @@ class LeaseKeeper:
             held = term.held
             is_ours = held is not None and not held.is_lost
             if held is not None and is_ours and await self._handed_on(held, run_id):
+                term.runs.append(run_id)
                 return None
             await self._drop(term)
+            if held is not None and held.is_lost:
+                self._tell_lost(key, held)
             held = HeldLease(
                 self.provider, key, run_id, self.ttl_ms, holder=self._holder, clock=self._clock
             )
             owner = await self._acquire(held)
             if owner is None:
                 term.held = held
+                term.runs.clear()
+                term.runs.append(run_id)
                 term.watcher = self._watchers.start(self._watch(key, held), name=f"lease:{key}")
             return owner
 
@@ -157,6 +167,9 @@ class LeaseKeeper:
         async with self._changing(key) as term:
             if term.held is held:
                 term.held = None
+        self._tell_lost(key, held)
+
+    def _tell_lost(self, key: str, held: HeldLease) -> None:
         message = f"The run {held.owner!r} has lost its thread to another process."
         self._on_lost(key, held.owner, LeaseLostError(key, owner=held.owner, message=message))
 
@@ -164,6 +177,11 @@ class LeaseKeeper:
         """The lease of a thread that is ours; None if it isn't."""
         term = self._terms.get(key)
         return None if term is None or term.held is None or term.held.is_lost else term.held
+
+    def had(self, key: str, run_id: str) -> bool:
+        """Has this run had the thread since nobody else did?"""
+        term = self._terms.get(key)
+        return self.held(key) is not None and term is not None and run_id in term.runs
 
     async def let_go(self, key: str, run_id: str) -> None:
         """Nothing waits for this thread any more; nothing happens if another run has it by now."""

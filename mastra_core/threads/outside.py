@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.signal_sink import Accepted
-from mastra_core.errors import DeliveryError, LeaseLostError, MastraError
+from mastra_core.errors import DeliveryError, LeaseLostError, MastraError, ProcessorError
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.threads.announce import RunAnnouncer
 from mastra_core.threads.inbox import InboxEntry
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a signal is offered to owners that let the thread go meanwhile (signals.md G4).
 _FORWARD_SECONDS: Final = 5.0
+#: How often a signal is answered whose answer can't be stored.
+_STORING_ATTEMPTS: Final = 5
 
 
 class OutsideThreads:
@@ -63,6 +65,8 @@ class OutsideThreads:
         self._segments: dict[str, int] = {}
         #: Threads whose topic is heard as long as something happens on them here.
         self._heard: set[str] = set()
+        #: How often the rows of the run that answered a signal could not be stored.
+        self._unstored: dict[str, int] = {}
         #: Readers that hear the runs of a thread elsewhere.
         self._followed: dict[ThreadSubscription, str] = {}
 
@@ -115,8 +119,12 @@ class OutsideThreads:
             await self._keep(record.key, entry)
         except BaseException:
             # One that a run has taken meanwhile is being answered.
-            if record.queues.cancel([signal.id]):
+            is_waiting = bool(record.queues.cancel([signal.id]))
+            if is_waiting or signal.id not in record.known_signals():
                 raise
+        if self._runtime.is_cancelled(record.key, signal.id):
+            # It was taken back while it was being stored.
+            await self.reach.answered(record.key, [signal.id])
         if turn is None and reservation is not None and reservation.winner is not None:
             # The thread may turn out to be another process's; then its run has the signal.
             return replace(answer, run_id=await asyncio.shield(reservation.winner))
@@ -149,8 +157,9 @@ class OutsideThreads:
             await asyncio.wait([keeping])
         keeping.result()
         deadline = self._runtime.clock.monotonic() + _FORWARD_SECONDS
+        offered: str | None = None
         while owner is not None:
-            taken_by = run_id_from_owner(owner) or owner
+            offered = taken_by = run_id_from_owner(owner) or owner
             if await self.reach.forward(record.key, entry, owner):
                 await self._forward_rest(record, owner, run_id)
                 self._runtime.give_up(record, run_id, holder=taken_by)
@@ -162,6 +171,12 @@ class OutsideThreads:
                     hint="The signal is kept and will be answered; nothing has to be repeated.",
                 )
             owner = await self._take(record, run_id)
+        agent = self._find_agent(entry.agent_id)
+        if offered and agent and await self.is_answered(record, agent, entry.signal):
+            # Its word was on its way when the thread was free already.
+            self._runtime.give_up(record, run_id, holder=offered)
+            self._runtime.after_run(record)
+            return offered
         if record.reservation is not None:
             record.reservation.settle(run_id)
         return None
@@ -181,8 +196,10 @@ class OutsideThreads:
             owner = await self._take(record, run_id)
             is_ours = owner is None
             if is_ours:
-                for entry in await self._adopt(record):
-                    if entry.turn or entry.agent_id != reserved.agent_id:
+                found = await self._adopt(record)
+                begun = await self._begun(record, found)
+                for entry in found:
+                    if not self._joins(entry, reserved.agent_id, begun):
                         self._queue(record, entry)
                     else:
                         record.queues.adopt(entry.signal, pre_run=True)
@@ -197,23 +214,72 @@ class OutsideThreads:
                 self._runtime.after_run(record)
         return is_ours
 
-    async def opening(self, record: ThreadRecord, entry: InboxEntry, run_id: str) -> list[Signal]:
+    async def opening(
+        self, record: ThreadRecord, entry: InboxEntry, run_id: str
+    ) -> list[Signal] | None:
         """
         What opens the run that answers ``entry`` on a thread that is ours now: with what others
         left for the same agent, in the order in which it was accepted.
+
+        Returns:
+            None if turns were left that come before this one: they are queued, and it has to
+            wait behind them.
 
         Raises:
             StorageError: What waits for the thread can't be read.
         """
         record.taken.setdefault(run_id, []).append(entry.signal.id)
-        opening = [entry]
-        for found in await self._adopt(record):
-            if found.turn or found.agent_id != entry.agent_id:
-                self._queue(record, found)
-            else:
-                opening.append(found)
-        record.take(run_id, [one.signal for one in opening[1:]])
-        return [one.signal for one in sorted(opening, key=lambda one: one.order)]
+        found = await self._adopt(record)
+        begun = await self._begun(record, found)
+        if entry.turn:
+            joining = [one for one in found if not one.turn and one.agent_id == entry.agent_id]
+        else:
+            joining = [one for one in found if self._joins(one, entry.agent_id, begun)]
+        waiting = [one for one in found if one not in joining]
+        for one in waiting:
+            self._queue(record, one)
+        if entry.turn and any(one.order < entry.order or one.signal.id in begun for one in waiting):
+            record.taken.pop(run_id, None)
+            return None
+        record.take(run_id, [one.signal for one in joining])
+        return [one.signal for one in sorted([entry, *joining], key=lambda one: one.order)]
+
+    async def _begun(self, record: ThreadRecord, entries: Sequence[InboxEntry]) -> set[str]:
+        """
+        Those that a dead run had entered: they stand in the transcript, so whatever is asked
+        next shows them, and has to answer them.
+        """
+        begun: set[str] = set()
+        for entry in entries:
+            agent, signal_id = self._find_agent(entry.agent_id), entry.signal.id
+            if agent is not None and await agent.has_message(
+                thread_id=record.thread_id, message_id=signal_id
+            ):
+                begun.add(signal_id)
+        return begun
+
+    def _joins(self, entry: InboxEntry, agent_id: str, begun: set[str]) -> bool:
+        """May a run of this agent answer it beside its own input?"""
+        return entry.agent_id == agent_id and (not entry.turn or entry.signal.id in begun)
+
+    async def is_answered(self, record: ThreadRecord, agent: ThreadAgent, signal: Signal) -> bool:
+        """
+        Has another process answered this signal, which waited here, or was it cancelled there?
+
+        Raises:
+            StorageError: Nobody knows.
+        """
+        is_done = self._runtime.is_cancelled(record.key, signal.id) or signal.id in (
+            await agent.answered(thread_id=record.thread_id, message_ids=[signal.id])
+        )
+        if is_done:
+            await self.reach.answered(record.key, [signal.id])
+        return is_done
+
+    @property
+    def keeps_input(self) -> bool:
+        """Does accepted input outlive this process?"""
+        return self.reach.inbox is not None
 
     async def _take(self, record: ThreadRecord, run_id: str) -> str | None:
         # Heard before it is taken: whoever is refused from now on speaks to us.
@@ -230,11 +296,13 @@ class OutsideThreads:
         """What waited for a run that doesn't start here goes to the run that has the thread."""
         agent = record.waiting_agent
         waiting = [*record.queues.take_pre_run(), *record.queues.take_pending()]
-        for signal in waiting:
-            if agent is None:
-                continue
-            entry = self.entry_of(agent, signal, run_id=run_id)
+        if agent is None:
+            return
+        entries = [self.entry_of(agent, signal, run_id=run_id) for signal in waiting]
+        # All of them first: whatever happens to the thread, its next owner finds them.
+        for entry in entries:
             await self._keep(record.key, entry)
+        for entry in entries:
             if not await self.reach.forward(record.key, entry, owner):
                 # Whoever owns the thread next finds it in the inbox.
                 return
@@ -248,7 +316,14 @@ class OutsideThreads:
         found = await self.reach.waiting(record.key) if entries is None else entries
         known = record.known_signals()
         fresh = [entry for entry in found if entry.signal.id not in known]
-        answered: set[str] = set()
+        if fresh:
+            fresh = await self._with_left_behind(record.key, fresh, known)
+        #: Cancelled here while they were on their way.
+        answered = {
+            entry.signal.id
+            for entry in fresh
+            if self._runtime.is_cancelled(record.key, entry.signal.id)
+        }
         for agent_id in {entry.agent_id for entry in fresh}:
             agent = self._find_agent(agent_id)
             ids = [entry.signal.id for entry in fresh if entry.agent_id == agent_id]
@@ -262,6 +337,18 @@ class OutsideThreads:
             for entry in fresh
             if entry.signal.id not in known and self._find_agent(entry.agent_id) is not None
         ]
+
+    async def _with_left_behind(
+        self, key: str, entries: Sequence[InboxEntry], known: Collection[str]
+    ) -> list[InboxEntry]:
+        """A process may have died on this thread: with what was sent to it and kept nowhere."""
+        seen = {*known, *(entry.signal.id for entry in entries)}
+        found = [
+            InboxEntry(signal=one.signal, agent_id=one.agent_id or entries[0].agent_id)
+            for one in await self.reach.left_behind(key)
+            if one.signal.id not in seen
+        ]
+        return sorted([*entries, *found], key=lambda entry: entry.order)
 
     def _queue(self, record: ThreadRecord, entry: InboxEntry) -> None:
         agent = self._find_agent(entry.agent_id)
@@ -290,6 +377,8 @@ class OutsideThreads:
             except MastraError:
                 logger.warning("the inbox can't be read", exc_info=True)
                 entries = []
+            # What could not be stored a moment ago is tried again later, by whoever finds it.
+            entries = [entry for entry in entries if entry.signal.id not in self._unstored]
             # The thread may have been forgotten, and used again, meanwhile.
             record = self._runtime.record(record.resource_id, record.thread_id)
             if entries and record.is_at_rest:
@@ -346,13 +435,22 @@ class OutsideThreads:
         self, record: ThreadRecord, active: ActiveRun, then: Callable[[], None] | None
     ) -> None:
         output = active.output
+        if isinstance(output.failure, LeaseLostError):
+            # The run may know it before whoever watches the lease does.
+            active.is_lost = True
+            if active.announcer is not None:
+                active.announcer.silence()
         try:
-            if not active.is_lost:
-                if active.announcing is not None and active.announcer is not None:
-                    await asyncio.wait([active.announcing])
-                    await active.announcer.finish(persisted=active.agent.stores_messages)
-                # Ours until it is out of the inbox: whoever looks there knows it.
-                await self.reach.answered(record.key, record.taken.get(active.run_id, ()))
+            if (
+                not active.is_lost
+                and active.announcing is not None
+                and active.announcer is not None
+            ):
+                await asyncio.wait([active.announcing])
+                await active.announcer.finish(persisted=active.agent.stores_messages)
+            # Ours until it is out of the inbox: whoever looks there knows it.
+            answered = self._answered(active, record.taken.get(active.run_id, ()))
+            await self.reach.answered(record.key, answered)
             if output.status != "suspended":
                 self._segments.pop(active.run_id, None)
                 if active.agent.stores_messages:
@@ -363,6 +461,33 @@ class OutsideThreads:
             record.taken.pop(active.run_id, None)
             if then is not None:
                 then()
+
+    def _answered(self, active: ActiveRun, signal_ids: Sequence[str]) -> list[str]:
+        """
+        What needs no further run: all that this one took, unless its answer could not be stored.
+
+        That stays in the inbox and is tried again, a few times.
+        """
+        output = active.output
+        is_whole = (
+            output.status in ("success", "suspended", "tripwire")
+            or active.interrupt.is_aborted
+            or isinstance(output.failure, ProcessorError)
+        )
+        if active.agent.stores_messages and not active.is_lost:
+            # A model that failed has answered, too: that stands in the thread.
+            is_whole = is_whole or not output.message_list.unsaved()
+        elif not active.agent.stores_messages:
+            is_whole = not active.is_lost
+        tries = {one: self._unstored.pop(one, 0) + 1 for one in signal_ids}
+        if is_whole:
+            return list(signal_ids)
+        given_up = [one for one, count in tries.items() if count >= _STORING_ATTEMPTS]
+        if not active.is_lost:
+            self._unstored |= {one: count for one, count in tries.items() if one not in given_up}
+        if given_up:
+            logger.error("signals given up: no answer can be stored", extra={"ids": given_up})
+        return given_up
 
     def tell_abort(self, active: ActiveRun) -> None:
         """Somebody aborted our run."""
@@ -387,9 +512,22 @@ class OutsideThreads:
         run = self.reach.remote_run(key)
         if run is None or self._tasks.is_closed:
             return False
-        asking = self.reach.ask_abort(key, *run, clear_pending_signals=clear_pending_signals)
+        asking = self._ask_abort(key, run, clear=clear_pending_signals)
         self._tasks.start(asking, name=f"ask-abort:{run[0]}")
         return True
+
+    async def _ask_abort(self, key: str, run: tuple[str, str], *, clear: bool) -> None:
+        run_id, stream_id = run
+        is_blind = clear and self.reach.is_of_other_language(key)
+        try:
+            if is_blind and await self.reach.owner(key) == run_id:
+                # It clears what it was sent, but knows of no inbox.
+                waiting = [e.signal.id for e in await self.reach.waiting(key) if not e.turn]
+                self._runtime.forget_signals(key, waiting)
+                await self._cancelled(key, waiting)
+            await self.reach.ask_abort(key, run_id, stream_id, clear_pending_signals=clear)
+        except MastraError:
+            logger.warning("an abort was not told", exc_info=True, extra={"run_id": run_id})
 
     # -- reading --------------------------------------------------------------------------
 
@@ -426,6 +564,9 @@ class OutsideThreads:
         if record is None:
             return
         logger.warning("thread lost", extra={"key": key, "run_id": run_id})
+        if self.reach.inbox is not None:
+            # Whoever has the thread finds what waits in the inbox; here it would be answered twice.
+            record.queues.cancel(record.queues.durable_ids())
         reservation, active = record.reservation, record.active
         if reservation is not None and reservation.run_id == run_id:
             reservation.interrupt.fail(error)
@@ -441,9 +582,22 @@ class OutsideThreads:
         else:
             active.interrupt.fail(error)
 
-    def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
-        """Queue a signal for a run of ours; True also if it came before."""
+    async def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
+        """
+        Queue a signal for a run of ours; True also if it came before.
+
+        Raises:
+            StorageError: Nobody knows whether it was answered already.
+        """
         record = self._runtime.known_record(key)
+        if record is not None and not self.reach.had(key, run_id):
+            # Meant for a run that lost the thread: whoever had it meanwhile may have taken it.
+            agent = record.active.agent if record.active is not None else record.waiting_agent
+            if agent is None or await agent.has_message(
+                thread_id=record.thread_id, message_id=signal.id
+            ):
+                return False
+            record = self._runtime.known_record(key)
         if record is None or self._tasks.is_closed or self.reach.held_by(key) is None:
             return False
         if signal.id in record.known_signals() or self._runtime.has_taken(key, signal.id):
@@ -453,7 +607,7 @@ class OutsideThreads:
         if active is None and record.reservation is None:
             return False
         if turn and agent is not None:
-            self._runtime.queue_turn(record, agent, signal, run_id=None, stream_options={})
+            self._runtime.queue_turn(record, agent, signal, run_id=run_id, stream_options={})
         elif active is not None:
             record.queues.adopt(signal, pre_run=False)
             active.interrupt.signal_arrived()
@@ -462,6 +616,26 @@ class OutsideThreads:
         else:
             record.queues.adopt(signal, pre_run=True)
         self._runtime.remember(key, signal.id, Accepted(action="deliver", run_id=run_id))
+        return True
+
+    async def keep_admitted(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
+        """Let what another process has sent, and not kept, outlive this one."""
+        record = self._runtime.known_record(key)
+        if record is None:
+            return False
+        agent = record.active.agent if record.active is not None else record.waiting_agent
+        if agent is None:
+            return False
+        try:
+            await self._keep(key, self.entry_of(agent, signal, run_id=run_id, turn=turn))
+        except MastraError:
+            # It will be answered, unless this process dies before.
+            logger.warning("a signal from elsewhere was not kept", exc_info=True)
+            return False
+        record = self._runtime.known_record(key)
+        if record is None or signal.id not in record.known_signals():
+            # Its run has ended meanwhile, or somebody took it back.
+            await self.reach.answered(key, [signal.id])
         return True
 
     def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:

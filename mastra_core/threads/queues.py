@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from mastra_core.base.jsonjs import encode
@@ -151,11 +152,20 @@ class ThreadQueues:
         self._count(signal, len(encode(signal.to_wire())))
         (self.pre_run if pre_run else self.pending).append(signal)
 
-    def adopt_turn(self, turn: QueuedTurn) -> None:
+    def adopt_turn(self, turn: QueuedTurn, *, before: QueuedTurn | None = None) -> None:
         """Let a turn wait that was accepted elsewhere, whatever waits already."""
         for signal in turn.signals:
             self._count(signal, len(encode(signal.to_wire())))
-        self.queue(turn)
+        if before is None:
+            self.queue(turn)
+        else:
+            self.idle.insert(self.idle.index(before), turn)
+            self.changed()
+
+    def later_than(self, signal: Signal) -> QueuedTurn | None:
+        """The first idle turn that was accepted after this signal."""
+        at = _accepted_at(signal)
+        return next((t for t in self.idle if _accepted_at(t.signals[0]) > at), None)
 
     def queue(self, turn: QueuedTurn) -> None:
         """Let an admitted turn wait behind all others."""
@@ -293,6 +303,12 @@ class ThreadQueues:
         waiting = [signal.id for signal in (*self.pre_run, *self.pending)]
         return waiting + [signal.id for turn in self.turns() for signal in turn.signals]
 
+    def durable_ids(self) -> list[str]:
+        """Everything that waits and may be stored."""
+        waiting = [*self.pre_run, *self.pending]
+        waiting += [signal for turn in self.turns() for signal in turn.signals]
+        return [signal.id for signal in waiting if not signal.transient]
+
     def turns(self) -> Iterator[QueuedTurn]:
         """Everything that waits for a run of its own, in its order."""
         yield from [*self.restored, *self.continuations, *self.idle]
@@ -311,3 +327,7 @@ class ThreadQueues:
             self._size -= size
             self.meter.signals -= 1
             self.meter.size -= size
+
+
+def _accepted_at(signal: Signal) -> datetime:
+    return signal.accepted_at or signal.created_at

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.bus.held_lease import HeldLease
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.pubsub import Cursor, EventHandler, PubSub, StartFrom
 from mastra_core.errors import (
@@ -30,6 +31,7 @@ from mastra_core.threads import events
 from mastra_core.threads.events import ThreadEvent, read_event
 from mastra_core.threads.inbox import InboxEntry, ThreadInbox
 from mastra_core.threads.lease_keeper import LEASE_TTL_MS, LeaseKeeper, run_id_from_owner
+from mastra_core.threads.left_behind import LeftBehind, left_behind
 from mastra_core.threads.remote import RemoteRuns
 from mastra_core.threads.thread_key import split_key, thread_topic
 from mastra_core.wire.events import Event
@@ -43,6 +45,8 @@ logger = logging.getLogger(__name__)
 _RECEIPT_SECONDS: Final = 5.0
 #: How long it waits if the signal stands in the inbox.
 _SILENT_SECONDS: Final = 0.5
+#: What an owner of version 1.71 takes between the end of a run and the end of its lease.
+_LETTING_GO_SECONDS: Final = 0.05
 #: How long the parts of a run are kept for slow readers after its end. The other language deletes
 #: those of a stored run at once, and readers that are behind never see its end.
 _TRIM_SECONDS: Final = 30.0
@@ -55,8 +59,12 @@ class ReachedThreads(Protocol):
         """The thread belongs to another process now."""
         ...
 
-    def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
+    async def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
         """Queue a signal that was meant for this run; False if that run isn't one of ours."""
+        ...
+
+    async def keep_admitted(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
+        """Its sender has kept nothing: let it outlive this process, too; False if it can't (G1)."""
         ...
 
     def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:
@@ -148,6 +156,8 @@ class ThreadReach:
         #: Runs whose parts are to be deleted, when, the earliest first.
         self._trims: deque[tuple[float, str, str]] = deque()
         self._receipts: dict[str, asyncio.Future[None]] = {}
+        #: Threads whose owner didn't say whether it has what we sent.
+        self._watched: set[str] = set()
         self._tasks = TaskSupervisor("threads elsewhere")
 
     def start(self) -> None:
@@ -180,8 +190,16 @@ class ThreadReach:
 
     def held_by(self, key: str) -> str | None:
         """The run of this process that has the thread; None if it isn't ours."""
-        held = self._leases.held(key) if self._leases is not None else None
+        held = self.term(key)
         return held.owner if held is not None else None
+
+    def term(self, key: str) -> HeldLease | None:
+        """The lease of a thread that is ours; the same one as long as nobody else had it."""
+        return self._leases.held(key) if self._leases is not None else None
+
+    def had(self, key: str, run_id: str) -> bool:
+        """Has this run of ours had the thread since nobody else did?"""
+        return self._leases is not None and self._leases.had(key, run_id)
 
     async def let_go(self, key: str, run_id: str) -> None:
         """Nothing waits for the thread any more."""
@@ -190,13 +208,20 @@ class ThreadReach:
 
     async def owner(self, key: str) -> str | None:
         """The run that has the thread, in whichever process; None if nobody has, or knows."""
-        if self._leases is None:
-            return None
         try:
-            return await self._leases.owner(key)
+            return await self.known_owner(key)
         except LeaseUnavailableError:
             logger.warning("owner of a thread not known", exc_info=True, extra={"key": key})
             return None
+
+    async def known_owner(self, key: str) -> str | None:
+        """
+        The run that has the thread; None if nobody has.
+
+        Raises:
+            LeaseUnavailableError: Nobody knows.
+        """
+        return None if self._leases is None else await self._leases.owner(key)
 
     def assert_owned(self, key: str) -> None:
         """
@@ -288,7 +313,11 @@ class ThreadReach:
         while self._trims:
             due, key, run_id = self._trims[0]
             await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-            await pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
+            try:
+                await pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
+            except MastraError:
+                # They stay until the bus lets old events go.
+                logger.warning("parts of a run were not deleted", exc_info=True)
             self._trims.popleft()
 
     async def forward(
@@ -303,6 +332,9 @@ class ThreadReach:
             PubSubError: The owner can't be told.
         """
         run_id = run_id_from_owner(owner) or owner
+        if entry.turn:
+            # An owner of version 1.71 would let it join its run: this one it doesn't know (G11).
+            run_id = entry.run_id or entry.signal.id
         if self._pubsub is None:
             return await self.owner(key) == owner
         receipt = self._receipts.setdefault(
@@ -320,10 +352,16 @@ class ThreadReach:
                         source_id=self.source_id,
                         pre_run=pre_run,
                         turn=entry.turn,
+                        kept=self.inbox is not None and not entry.signal.transient,
                     ),
                 )
+                if await self._answered(receipt, patience):
+                    return True
                 # An owner of version 1.71 never says that it has a signal: then its lease tells.
-                return await self._answered(receipt, patience) or await self.owner(key) == owner
+                if await self.owner(key) != owner:
+                    return False
+                self._look_when_free(key)
+                return True
         finally:
             self._receipts.pop(entry.signal.id, None)
 
@@ -334,6 +372,26 @@ class ThreadReach:
         finally:
             pause.cancel()
         return receipt.done()
+
+    def _look_when_free(self, key: str) -> None:
+        """Nobody said that a signal will be answered: see to it as soon as the thread is free."""
+        if self.inbox is not None and key not in self._watched:
+            self._watched.add(key)
+            self._tasks.start(self._watch(self.inbox, key), name=f"silent:{key}")
+
+    async def _watch(self, inbox: ThreadInbox, key: str) -> None:
+        try:
+            async with self._heard(key):
+                while await self.owner(key) is not None:
+                    await self.wait_until_free(key)
+                    # Owners of version 1.71 say that a run has ended before they let go.
+                    await self._clock.sleep(_LETTING_GO_SECONDS)
+                self._watched.discard(key)
+                await self._look_at(inbox, key)
+        except MastraError:
+            logger.warning("a thread can't be watched", exc_info=True, extra={"key": key})
+        finally:
+            self._watched.discard(key)
 
     # -- hearing --------------------------------------------------------------------------
 
@@ -384,6 +442,12 @@ class ThreadReach:
         run = listener.runs.active if listener is not None and listener.runs else None
         return (run.run_id, run.stream_id) if run is not None else None
 
+    def is_of_other_language(self, key: str) -> bool:
+        """Is it an owner of version 1.71? It doesn't say whose run it is."""
+        listener = self._listeners.get(key)
+        run = listener.runs.active if listener is not None and listener.runs else None
+        return run is not None and run.agent_id is None
+
     def remote_buffer(self, key: str) -> tuple[str, ChunkBuffer] | None:
         """The run that another process has on the thread, and what it has said."""
         listener = self._listeners.get(key)
@@ -400,7 +464,7 @@ class ThreadReach:
         if runs and listener.view is None:
             listener.runs = RemoteRuns(
                 source_id=self.source_id,
-                owner=lambda: self.owner(key),
+                owner=lambda: self.known_owner(key),
                 show=lambda run_id, buffer: self._threads.show_remote(key, run_id, buffer),
             )
             view = self._view_of(key, listener.runs)
@@ -453,6 +517,9 @@ class ThreadReach:
                         receipt.set_result(None)
                 case events.SIGNALS_CANCELLED:
                     self._threads.forget_signals(key, found.texts("signalIds"))
+                    if found.source_id is None:
+                        # Version 1.71 knows of no inbox.
+                        await self.answered(key, found.texts("signalIds"))
                 case events.ABORT_REQUESTED:
                     await self._abort_asked(key, found)
                 case kind if kind in events.ENDS:
@@ -483,7 +550,15 @@ class ThreadReach:
         except MastraError:
             logger.warning("a signal from elsewhere can't be read", exc_info=True)
             return
-        if not self._threads.admit(key, run_id, signal, turn=event.data.get("turn") is True):
+        is_turn = event.data.get("turn") is True
+        try:
+            if not await self._threads.admit(key, run_id, signal, turn=is_turn):
+                return
+        except MastraError:
+            logger.warning("a signal from elsewhere can't be taken", exc_info=True)
+            return
+        is_kept = event.data.get("kept") is True
+        if not is_kept and not await self._threads.keep_admitted(key, run_id, signal, turn=is_turn):
             return
         try:
             await self.publish(
@@ -514,6 +589,14 @@ class ThreadReach:
         """What the inbox holds for a thread that is ours."""
         return [] if self.inbox is None else await self.inbox.entries(key)
 
+    async def left_behind(self, key: str) -> list[LeftBehind]:
+        """What only the thread's topic tells of, since its sender keeps nothing."""
+        if self._pubsub is None or not self._pubsub.capabilities.history:
+            return []
+        past = await self._pubsub.get_history(thread_topic(*split_key(key)))
+        found = (read_event(event) for event in past)
+        return left_behind((event for event in found if event is not None), clock=self._clock)
+
     async def answered(self, key: str, signal_ids: Iterable[str]) -> None:
         """The run that took these signals has ended, or they were cancelled."""
         if self.inbox is None:
@@ -527,10 +610,15 @@ class ThreadReach:
     async def _look_for_orphans(self, inbox: ThreadInbox) -> None:
         while True:
             try:
-                for key in await inbox.keys():
-                    await self._look_at(inbox, key)
+                keys = await inbox.keys()
             except MastraError:
                 logger.warning("the inbox can't be read", exc_info=True)
+                keys = []
+            for key in keys:
+                try:
+                    await self._look_at(inbox, key)
+                except MastraError:
+                    logger.warning("a thread can't be looked at", exc_info=True, extra={"key": key})
             await self._clock.sleep(self.ttl_seconds)
 
     async def _look_at(self, inbox: ThreadInbox, key: str) -> None:
@@ -539,5 +627,5 @@ class ThreadReach:
         entries = await inbox.entries(key)
         if not entries:
             await inbox.tidy(key)
-        elif await self.owner(key) is None:
+        elif await self.known_owner(key) is None:
             self._threads.start_orphans(key, entries)

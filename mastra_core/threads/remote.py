@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from mastra_core.errors import LeaseUnavailableError
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.threads import events
 from mastra_core.threads.events import ThreadEvent
@@ -34,6 +35,10 @@ class RemoteRun:
     buffer: ChunkBuffer = field(default_factory=ChunkBuffer)
     #: What kind of chunk came last.
     last: str | None = None
+    #: Number of the part that comes next; None if nobody has told one.
+    next_part: int | None = None
+    #: Parts are missing, so nothing that follows is shown.
+    has_gap: bool = False
 
 
 class RemoteRuns:
@@ -42,7 +47,8 @@ class RemoteRuns:
 
     Args:
         source_id: This process, whose own events are skipped.
-        owner: Asks who has the thread's lease; None if nobody can know.
+        owner: Asks who has the thread's lease; None if nobody has. It raises
+            ``LeaseUnavailableError`` if that isn't known.
         show: Gives a run to the readers of the thread.
     """
 
@@ -76,14 +82,18 @@ class RemoteRuns:
             event: What another process said.
             is_past: It was said before anybody here read; what had ended by then isn't shown.
         """
-        if event.source_id == self._source_id:
-            return
         run_id = event.run_id
         if run_id is None:
             return
+        if event.source_id == self._source_id:
+            if event.type == events.REGISTERED:
+                # We have the thread, so whoever had it before has said all that it could.
+                self._taken_over(event.stream_id or run_id)
+            return
         match event.type:
             case events.REGISTERED:
-                await self._register(event, run_id)
+                run = await self._register(event, run_id)
+                run.next_part = run.next_part or 0
             case events.PART:
                 await self._part(event, run_id)
             case events.SUSPENDED:
@@ -104,10 +114,38 @@ class RemoteRuns:
                 self._close(earlier)
         run = RemoteRun(run_id=run_id, stream_id=stream_id, agent_id=event.text("agentId"))
         self._runs[stream_id] = run
-        run.is_live = await self._owner() == run_id
+        run.is_live = await self._has_lease(run_id) is True
         if run.is_live:
+            self._taken_over(stream_id)
             self._show(run_id, run.buffer)
         return run
+
+    async def _has_lease(self, run_id: str) -> bool | None:
+        """None if nobody knows, which is no reason to give a run up (field report R101)."""
+        try:
+            return await self._owner() == run_id
+        except LeaseUnavailableError:
+            logger.warning("owner of a thread not known", exc_info=True)
+            return None
+
+    def _taken_over(self, stream_id: str) -> None:
+        """
+        A run with the lease says on the topic that it begins. Owners tell how a run ended
+        before they let the thread go: one that is still at work here died, or lost the thread.
+        """
+        for run in list(self._runs.values()):
+            if run.stream_id != stream_id and run.state == "running":
+                self._lose(run)
+
+    def _lose(self, run: RemoteRun) -> None:
+        if run.last in _PROMPTS:
+            # A prompt that waits for an answer may outlive its owner: it is parked, not lost.
+            run.state = "suspended"
+            run.buffer.close()
+            return
+        text = f"Thread run {run.run_id} lost its lease before publishing a terminal event"
+        run.buffer.append(_error(run.run_id, text))
+        self._close(run)
 
     async def _part(self, event: ThreadEvent, run_id: str) -> None:
         part = event.data.get("part")
@@ -117,9 +155,30 @@ class RemoteRuns:
         if run is None:
             # The beginning was trimmed, or came before we listened.
             run = await self._register(event, run_id)
-        chunk: Chunk = part
-        run.last = chunk.get("type")
-        run.buffer.append(chunk)
+        if self._is_next(run, event.data.get("seq")):
+            chunk: Chunk = part
+            run.last = chunk.get("type")
+            run.buffer.append(chunk)
+
+    def _is_next(self, run: RemoteRun, number: Any) -> bool:
+        """Is this the part that is to follow? Parts may come twice, or be lost on their way."""
+        if run.has_gap:
+            return False
+        if not isinstance(number, int):
+            return True
+        if run.next_part is not None and number < run.next_part:
+            return False
+        if run.next_part is not None and number > run.next_part:
+            self._show_gap(run)
+            return False
+        run.next_part = number + 1
+        return True
+
+    def _show_gap(self, run: RemoteRun) -> None:
+        """What follows makes no sense without what is missing; storage has it all (G6)."""
+        run.has_gap = True
+        text = f"Parts of the thread run {run.run_id} were lost on their way; its rows are stored."
+        run.buffer.append(_error(run.run_id, text))
 
     def _suspended(self, event: ThreadEvent, run_id: str) -> None:
         run = self._found(event, run_id)
@@ -143,8 +202,13 @@ class RemoteRuns:
         if event.type == events.FAILED:
             if run.is_live:
                 run.buffer.append(_error(run_id, event.data.get("error")))
-        elif _is_whole(event, run) and not is_past:
-            self._show_whole(run)
+        else:
+            told = event.data.get("parts")
+            has_all = not isinstance(told, int) or (run.next_part or 0) == told
+            if run.is_live and not has_all and not run.has_gap:
+                self._show_gap(run)
+            if has_all and not run.has_gap and _is_whole(event, run) and not is_past:
+                self._show_whole(run)
         self._close(run)
 
     def _found(self, event: ThreadEvent, run_id: str) -> RemoteRun | None:
@@ -176,23 +240,15 @@ class RemoteRuns:
             del self._ended[next(iter(self._ended))]
 
     async def check(self) -> bool:
-        """
-        Does whoever runs here still have the thread? True if a run was given up.
-
-        A prompt that waits for an answer may outlive its owner: it is parked, not lost.
-        """
+        """Does whoever runs here still have the thread? True if a run was given up."""
         run = self.active
-        if run is None or run.state == "suspended" or await self._owner() == run.run_id:
+        if run is None or run.state == "suspended":
+            return False
+        if await self._has_lease(run.run_id) is not False:
             return False
         if run.state == "ended" or self._runs.get(run.stream_id) is not run:
             return False
-        if run.last in _PROMPTS:
-            run.state = "suspended"
-            run.buffer.close()
-            return True
-        text = f"Thread run {run.run_id} lost its lease before publishing a terminal event"
-        run.buffer.append(_error(run.run_id, text))
-        self._close(run)
+        self._lose(run)
         return True
 
     def end(self) -> None:

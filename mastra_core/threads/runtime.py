@@ -151,6 +151,10 @@ class ThreadRuntime:
         """Was this signal taken here lately, or cancelled?"""
         return self._sender.has_taken(key, signal_id)
 
+    def is_cancelled(self, key: str, signal_id: str) -> bool:
+        """Was this signal cancelled, here or in another process?"""
+        return self._sender.is_cancelled(key, signal_id)
+
     def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:
         """These were cancelled in another process."""
         self._sender.forget(key, list(signal_ids))

@@ -235,7 +235,8 @@ class SignalSender:
         accepted: asyncio.Future[Accepted] = loop.create_future()
 
         async def work() -> Accepted:
-            owner = await outside.reach.owner(record.key)
+            # Whose it is decides: if nobody knows, the sender has to (field report R101).
+            owner = await outside.reach.known_owner(record.key)
             current = self._table.current(record)
             if owner is None or not current.is_idle:
                 result = self._route(current, agent, signal, target)
@@ -416,8 +417,11 @@ class SignalSender:
 
     def has_taken(self, key: str, signal_id: str) -> bool:
         """Was this signal taken here lately, or cancelled?"""
-        is_cancelled = self._accepted.is_cancelled(key, signal_id)
-        return is_cancelled or self._accepted.get(key, signal_id) is not None
+        return self.is_cancelled(key, signal_id) or (self._accepted.get(key, signal_id) is not None)
+
+    def is_cancelled(self, key: str, signal_id: str) -> bool:
+        """Was this signal cancelled, here or in another process?"""
+        return self._accepted.is_cancelled(key, signal_id)
 
     # -- taking back ----------------------------------------------------------------------
 

@@ -136,14 +136,25 @@ class ThreadTurns:
             owner = await outside.own(record, entry, run_id)
             if owner is not None:
                 return Accepted(action="deliver", run_id=owner)
-            signals = await outside.opening(record, entry, run_id)
-        output = await agent.start_turn(
-            signals,
-            run_id=run_id,
-            thread_id=record.thread_id,
-            resource_id=record.resource_id,
-            stream_options=options,
-        )
+            opening = await outside.opening(record, entry, run_id)
+            if opening is None:
+                self.adopt(record, agent, signal, run_id=run_id, options=options)
+                self.give_back(record.resource_id, record.thread_id, run_id)
+                return Accepted(action="deliver", run_id=run_id)
+            signals = opening
+        try:
+            output = await agent.start_turn(
+                signals,
+                run_id=run_id,
+                thread_id=record.thread_id,
+                resource_id=record.resource_id,
+                stream_options=options,
+            )
+        except Exception:
+            if outside is not None:
+                # Its sender learns that it wasn't taken, so nobody may answer it later.
+                await outside.reach.answered(record.key, [signal.id])
+            raise
         return Accepted(action="wake", run_id=run_id, output=output)
 
     def queue(
@@ -185,14 +196,18 @@ class ThreadTurns:
         options: Mapping[str, Any],
     ) -> None:
         """Let a signal that was accepted elsewhere wait for a run of its own here."""
+        number = next(self._numbers)
+        # It may have been accepted before some that wait here.
+        later = record.queues.later_than(signal)
         record.queues.adopt_turn(
             QueuedTurn(
                 signals=(signal,),
                 agent=agent,
                 run_id=run_id or self._ids.new("run"),
                 stream_options=dict(options),
-                order=(_QUEUED, next(self._numbers)),
-            )
+                order=(_QUEUED, number) if later is None else later.order,
+            ),
+            before=later,
         )
 
     def go_on_with(
@@ -299,9 +314,21 @@ class ThreadTurns:
                 turn=not turn.is_follow_up,
                 options=turn.stream_options,
             )
+            term = outside.reach.term(record.key)
             if await outside.own(record, entry, turn.run_id) is not None:
                 return
-            signals = await outside.opening(record, entry, turn.run_id)
+            is_new = term is None or outside.reach.term(record.key) is not term
+            if is_new and await outside.is_answered(record, turn.agent, first):
+                # Whoever had the thread meanwhile has found it in the inbox.
+                self.give_back(record.resource_id, record.thread_id, turn.run_id)
+                return
+            opening = await outside.opening(record, entry, turn.run_id)
+            if opening is None:
+                record.starting = None
+                record.queues.put_back(turn)
+                self.give_back(record.resource_id, record.thread_id, turn.run_id)
+                return
+            signals = opening
         await turn.agent.start_turn(
             signals,
             run_id=turn.run_id,
@@ -325,14 +352,19 @@ class ThreadTurns:
             f"failed to start follow-up run for queued message: {error}; the message {fate}",
         )
         current = self._table.current(record)
+        outside = self._table.outside
+        is_kept = outside is not None and outside.keeps_input
         if is_over:
+            if outside is not None:
+                # What failed so often would fail for ever.
+                await outside.reach.answered(record.key, [one.id for one in turn.signals])
             self._table.drop_if_forgettable(current)
         else:
             current.queues.put_back(replace(turn, failures=failures, rests=True))
             if not self._timers.is_closed:
                 retry = self._retry_later(current, turn.run_id, failures)
                 self._timers.start(retry, name=f"retry:{turn.run_id}")
-        if not turn.is_cancelled:
+        if not turn.is_cancelled and (is_over or not is_kept):
             for signal in turn.signals:
                 await self.store(current, turn.agent, signal)
 
@@ -358,6 +390,8 @@ class ThreadTurns:
         record = self._table.find(resource_id, thread_id)
         if record is None or record.reservation is None or record.reservation.run_id != run_id:
             return
+        # Nobody answers what this run had taken already.
+        record.taken.pop(run_id, None)
         starting = record.starting
         if starting is not None and starting.run_id == run_id and starting.is_follow_up:
             # They are answered together, whenever that will be.

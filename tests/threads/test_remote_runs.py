@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mastra_core.errors import LeaseUnavailableError
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.threads.events import ThreadEvent
 from mastra_core.threads.remote import RemoteRuns
@@ -24,10 +25,13 @@ class Elsewhere:
 
     def __init__(self) -> None:
         self.owner: str | None = "r1"
+        self.is_cut = False
         self.shown: list[tuple[str, ChunkBuffer]] = []
         self.runs = RemoteRuns(source_id="us", owner=self.ask, show=self.show)
 
     async def ask(self) -> str | None:
+        if self.is_cut:
+            raise LeaseUnavailableError("The line is cut.")
         return self.owner
 
     def show(self, run_id: str, buffer: ChunkBuffer) -> None:
@@ -178,3 +182,60 @@ async def test_what_no_one_knows_is_ignored(elsewhere: Elsewhere) -> None:
     await elsewhere.runs.take(ThreadEvent(type="stream-part", data={"part": START}))
 
     assert [] == elsewhere.shown
+
+
+async def numbered(elsewhere: Elsewhere, number: int, chunk: dict[str, Any]) -> None:
+    """A part with its number, as processes of ours tell it."""
+    await elsewhere.says("stream-part", streamId="s1", part=chunk, seq=number)
+
+
+WORD = {"type": "text-delta", "runId": "r1", "payload": {"text": "word"}}
+
+
+async def test_a_part_that_comes_twice_is_shown_once(elsewhere: Elsewhere) -> None:
+    """Its sender didn't know that it had arrived."""
+    await elsewhere.says("run-registered", streamId="s1")
+    for number, part in ((0, START), (1, WORD), (1, WORD), (0, START), (2, FINISH)):
+        await numbered(elsewhere, number, part)
+    await elsewhere.says("run-completed", streamId="s1", persisted=True, parts=3)
+
+    assert ["start", "text-delta", "finish"] == elsewhere.chunks()
+
+
+@pytest.mark.parametrize("numbers", [(0, 2, 3), (0, 1)])
+async def test_readers_are_told_that_parts_are_missing(
+    elsewhere: Elsewhere, numbers: tuple[int, ...]
+) -> None:
+    """In the middle or at the end; nothing else of this run is shown."""
+    await elsewhere.says("run-registered", streamId="s1")
+    for number in numbers:
+        await numbered(elsewhere, number, START if not number else WORD)
+    await elsewhere.says("run-completed", streamId="s1", persisted=True, parts=4)
+
+    told = ["start", *["text-delta" for number in numbers if number == 1], "error"]
+    assert told == elsewhere.chunks()
+    assert "lost on their way" in elsewhere.shown[0][1].chunks[-1]["payload"]["error"]
+
+
+@pytest.mark.parametrize("source", ["them", "us"])
+async def test_who_takes_the_thread_ends_the_run_before(elsewhere: Elsewhere, source: str) -> None:
+    """Its owner would have told how it ended, before it let the thread go."""
+    await elsewhere.says("run-registered", streamId="s1")
+    await elsewhere.part(START)
+    elsewhere.owner = "r2"
+
+    await elsewhere.says("run-registered", "r2", streamId="s2", sourceId=source)
+
+    assert ["start", "error"] == elsewhere.chunks()
+    assert elsewhere.shown[0][1].is_closed
+
+
+async def test_a_run_whose_owner_nobody_knows_goes_on(elsewhere: Elsewhere) -> None:
+    """Leases that don't answer say nothing about it (field report R101)."""
+    await elsewhere.says("run-registered", streamId="s1")
+    elsewhere.is_cut = True
+
+    assert not await elsewhere.runs.check()
+    await elsewhere.part(FINISH)
+
+    assert ["finish"] == elsewhere.chunks()

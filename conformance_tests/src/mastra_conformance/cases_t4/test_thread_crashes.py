@@ -1,0 +1,11 @@
+"""Binds the suite of processes that share a thread and die or stand still."""
+
+from __future__ import annotations
+
+from mastra_conformance.suites.faults.thread_crashes import ThreadCrashSuite
+
+__all__ = ("TestThreadCrashes",)
+
+
+class TestThreadCrashes(ThreadCrashSuite):
+    """The adapters of the command line."""

@@ -1,0 +1,109 @@
+"""Telling other processes what a run says, while the bus comes and goes (signals.md 17.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mastra_core.base.ids import UuidIds
+from mastra_core.errors import PubSubConnectionError
+from mastra_core.messages.message_list import MessageList
+from mastra_core.streaming.output import ModelOutput
+from mastra_core.testing.fake_clock import FakeClock
+from mastra_core.threads.announce import RunAnnouncer
+from mastra_core.wire.events import Event
+
+__all__ = ()
+
+pytestmark = pytest.mark.anyio
+
+
+class Bus:
+    """A bus that is away for some calls."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.away = 0
+
+    async def publish(self, event: Event) -> None:
+        if self.away:
+            self.away -= 1
+            raise PubSubConnectionError("The line is cut.")
+        self.told.append(dict(event.data))
+
+    def numbers(self) -> list[int]:
+        return [one["seq"] for one in self.told if one["type"] == "stream-part"]
+
+
+@pytest.fixture
+def bus() -> Bus:
+    return Bus()
+
+
+@pytest.fixture
+def output(clock: FakeClock) -> ModelOutput:
+    messages = MessageList(clock=clock, ids=UuidIds())
+    made = ModelOutput(run_id="r1", agent_id="a", message_list=messages)
+    for kind in ("start", "step-start", "finish"):
+        made.buffer.append({"type": kind, "runId": "r1"})
+    made.buffer.close()
+    made.settle("success", finish_reason="stop")
+    return made
+
+
+def announcer(output: ModelOutput, bus: Bus, clock: FakeClock) -> RunAnnouncer:
+    return RunAnnouncer(
+        output, bus.publish, stream_id="s1", stream_seq=1, source_id="us", clock=clock
+    )
+
+
+async def test_an_outage_that_passes_costs_time_alone(
+    output: ModelOutput, bus: Bus, clock: FakeClock
+) -> None:
+    """Everything is told, in order."""
+    telling = announcer(output, bus, clock)
+    bus.away = 3
+    running = asyncio.ensure_future(telling.run())
+    for _ in range(5):
+        await clock.advance(0.2)
+    await running
+    await telling.finish(persisted=True)
+
+    assert [0, 1, 2] == bus.numbers()
+    assert ("run-registered", "run-completed") == (bus.told[0]["type"], bus.told[-1]["type"])
+    assert 3 == bus.told[-1]["parts"]
+
+
+async def test_an_outage_that_lasts_does_not_hold_up_the_run(
+    output: ModelOutput, bus: Bus, clock: FakeClock
+) -> None:
+    """The end is told alone, with the number of parts that are missing."""
+    telling = announcer(output, bus, clock)
+    bus.away = 1_000
+    running = asyncio.ensure_future(telling.run())
+    for _ in range(60):
+        await clock.advance(0.2)
+    await running
+    bus.away = 0
+    await telling.finish(persisted=True)
+
+    assert ["run-completed"] == [one["type"] for one in bus.told]
+    assert 3 == bus.told[-1]["parts"]
+
+
+async def test_who_lost_the_thread_says_nothing_more(
+    output: ModelOutput, bus: Bus, clock: FakeClock
+) -> None:
+    """Not even what waited for the bus (G3)."""
+    telling = announcer(output, bus, clock)
+    bus.away = 1
+    running = asyncio.ensure_future(telling.run())
+    await clock.advance(0)
+    telling.silence()
+    await clock.advance(0.2)
+    await running
+    await telling.finish(persisted=True)
+
+    assert [] == bus.told
