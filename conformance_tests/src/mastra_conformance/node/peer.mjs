@@ -120,7 +120,7 @@ async function startMastra({ agents, lease = null }) {
   const { Agent } = require('@mastra/core/agent');
   const { Mastra } = require('@mastra/core/mastra');
   const { Memory } = require('@mastra/memory');
-  for (const { id, script, tools = [] } of agents) {
+  for (const { id, script, tools = [], subAgents = [] } of agents) {
     held.agents[id] = new Agent({
       id,
       name: id,
@@ -128,6 +128,8 @@ async function startMastra({ agents, lease = null }) {
       model: scriptedModel(script),
       memory: new Memory({ storage: held.store, options: { lastMessages: 20 } }),
       tools: Object.fromEntries(tools.map((tool) => [tool.id, makeTool(tool)])),
+      // They are described before whoever calls them.
+      agents: Object.fromEntries(subAgents.map((name) => [name, held.agents[name]])),
     });
   }
   held.mastra = new Mastra({
