@@ -334,7 +334,7 @@ class SharedThreadSuite(_Shared):
         """The sender learns it, and the signal is answered once the leases are back (G2)."""
         lines: list[_CutLease] = []
 
-        def cut(provider: LeaseProvider) -> LeaseProvider:
+        def cut(provider: LeaseProvider) -> Any:
             lines.append(_CutLease(provider))
             return lines[0]
 
