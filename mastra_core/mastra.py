@@ -51,6 +51,7 @@ from mastra_core.plugins.exporters import make_exporters
 from mastra_core.plugins.hookspecs import RunInfo
 from mastra_core.plugins.making import make_model, make_with_options
 from mastra_core.processors.runner import ProcessorRunner, ProcessorWatch
+from mastra_core.threads.claims import ThreadClaims
 from mastra_core.threads.inbox import ThreadInbox
 from mastra_core.threads.outside import OutsideThreads
 from mastra_core.threads.providers import SignalProvider
@@ -369,6 +370,16 @@ class Mastra:
             await self.plugins.startup(self)
             stack.push_async_callback(self.plugins.shutdown, self)
             self.threads.outside = self._new_outside(opened)
+            self.threads.claims = ThreadClaims(
+                pubsub=opened.pubsub,
+                lease=opened.lease,
+                clock=self.clock,
+                ids=self.ids,
+                source_id=self.ids.new("source"),
+                ttl_ms=self._thread_settings.lease_ttl_ms,
+                take=self.threads.take_claimed,
+            )
+            stack.push_async_callback(self.threads.claims.aclose)
             stack.push_async_callback(self._stop_runs)
             self.threads.on_idle = self._notifications.thread_idle
             if self.threads.outside is not None:

@@ -20,6 +20,7 @@ from mastra_core.agent.memory import AgentMemory, MemoryOptions
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
 from mastra_core.agent.options import RunOptions, check_options, options_from
 from mastra_core.agent.parked_runs import ParkedRuns
+from mastra_core.agent.peers import advertisement, peer_members
 from mastra_core.agent.processors import ProcessorChoice, check_choices
 from mastra_core.agent.run import RunBuilder
 from mastra_core.agent.sub_agents import SubAgentTool, sub_agent_tools
@@ -56,6 +57,7 @@ from mastra_core.notifications import (
 )
 from mastra_core.streaming.output import FullOutput, ModelOutput
 from mastra_core.streaming.until_idle import UntilIdle
+from mastra_core.threads.claims import Claim, Claimed, ThreadClaims
 from mastra_core.threads.providers import SignalProvider
 from mastra_core.threads.queue_events import QueueListener
 from mastra_core.threads.subscription import ThreadSubscription
@@ -810,6 +812,76 @@ class Agent:
         """
         chosen = target_from({**target, "resource_id": resource_id, "thread_id": thread_id})
         return await self.turns.send_state_signal(state, chosen)
+
+    async def claim_thread_ownership(
+        self,
+        *,
+        thread_id: str,
+        resource_id: str,
+        stream_options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
+        peer: Mapping[str, Any] | bool = True,
+        yield_ownership: Callable[[], Any] | None = None,
+        on_ownership_yielded: Callable[[], Any] | None = None,
+        on_ownership_lost: Callable[[], Any] | None = None,
+    ) -> Claimed:
+        """
+        Have all wakes of a thread run in this session, with its options (signals.md 18).
+
+        Other processes reach it with ``if_idle={"require_claimed_owner": True}``. A second claim
+        of this process replaces the first.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is.
+            stream_options: Options of the runs, or a function that returns them.
+            peer: What ``discover_thread_peers`` finds: ``{id?, agent_id?, label?, title?,
+                metadata?}``; False advertises nothing.
+            yield_ownership: Asked when another process wants the claim; True lets it go.
+            on_ownership_yielded: Called after it was let go.
+            on_ownership_lost: Called when it was lost, since the process couldn't renew it.
+
+        Returns:
+            ``claimed`` says whether it is ours; ``await unsubscribe()`` gives it up.
+        """
+        check_ids(thread_id=thread_id, resource_id=resource_id)
+        if isinstance(stream_options, Mapping):
+            check_options(stream_options)
+        return await self._claims().claim(
+            Claim(
+                agent=self.turns,
+                resource_id=resource_id,
+                thread_id=thread_id,
+                stream_options=stream_options,
+                peer=advertisement(self.id, resource_id, thread_id, given=peer),
+                yield_ownership=yield_ownership,
+                on_yielded=on_ownership_yielded,
+                on_lost=on_ownership_lost,
+            )
+        )
+
+    def update_thread_peer_advertisement(
+        self, *, thread_id: str, resource_id: str, **changes: Any
+    ) -> bool:
+        """Change ``label``, ``title`` or ``metadata`` of a claim; False if none is advertised."""
+        check_ids(thread_id=thread_id, resource_id=resource_id)
+        claim = self._claims().local(resource_id, thread_id)
+        if claim is None or claim.agent is not self.turns:
+            return False
+        return self._claims().update_peer(claim, peer_members(changes))
+
+    async def discover_thread_peers(self, *, timeout_ms: int = 100) -> list[dict[str, Any]]:
+        """
+        Sessions that can be reached, here and in other processes, sorted by id.
+
+        It is what answered in time, no promise that a message arrives.
+        """
+        return await self._claims().discover_peers(self.id, timeout_ms=timeout_ms)
+
+    def _claims(self) -> ThreadClaims:
+        claims = self._host.threads.claims
+        if claims is None:
+            raise ConfigError(f"Claims of agent {self.id!r} need an open application with a bus.")
+        return claims
 
     async def send_notification_signal(
         self,

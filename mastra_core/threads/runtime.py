@@ -15,12 +15,18 @@ from typing import Any
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import TaskSupervisor
-from mastra_core.contracts.signal_sink import Accepted, SendSignalResult, SignalTarget
+from mastra_core.contracts.signal_sink import (
+    Accepted,
+    IfIdle,
+    SendSignalResult,
+    SignalTarget,
+)
 from mastra_core.errors import ClosedError, RunArgumentError
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.detect import MessageInput
 from mastra_core.streaming.output import ModelOutput
 from mastra_core.threads.aborting import RunAborts
+from mastra_core.threads.claims import ThreadClaims
 from mastra_core.threads.history import HistoryPage
 from mastra_core.threads.outside import OutsideThreads
 from mastra_core.threads.parked import SUSPENDED_RUN_TTL_SECONDS, ParkedRuns
@@ -103,6 +109,35 @@ class ThreadRuntime:
     @outside.setter
     def outside(self, outside: OutsideThreads | None) -> None:
         self._table.outside = outside
+
+    @property
+    def claims(self) -> ThreadClaims | None:
+        """Threads that sessions claim, here and elsewhere; None where there is no bus."""
+        return self._table.claims
+
+    @claims.setter
+    def claims(self, claims: ThreadClaims | None) -> None:
+        self._table.claims = claims
+
+    async def take_claimed(
+        self,
+        agent: ThreadAgent,
+        resource_id: str,
+        thread_id: str,
+        signal: Signal,
+        options: Mapping[str, Any],
+    ) -> Accepted:
+        """
+        A signal for a session of this process, from another one: it starts a run, or has one of
+        its own after the active one.
+
+        Raises:
+            MastraError: The run can't be set up.
+        """
+        target = SignalTarget(
+            resource_id=resource_id, thread_id=thread_id, if_idle=IfIdle(stream_options=options)
+        )
+        return await self._sender.queue(agent, signal, target, owner_id=None).accepted
 
     # -- for those who share threads -------------------------------------------------------
 

@@ -17,6 +17,7 @@ from mastra_core.contracts.signal_sink import (
 )
 from mastra_core.errors import (
     ClosedError,
+    DeliveryError,
     SignalError,
     SignalPersistUnavailableError,
     SignalQueueFullError,
@@ -56,6 +57,8 @@ class SignalSender:
         self._turns = turns
         self._parked = parked
         self._accepted = AcceptedSignals(clock)
+        #: Threads whose owner is being looked for, and by how many.
+        self._searching: dict[str, int] = {}
 
     # -- sending --------------------------------------------------------------------------
 
@@ -353,9 +356,40 @@ class SignalSender:
     ) -> SendSignalResult:
         accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._accepted.remember(record.key, signal.id, accepted)
-        options = target.if_idle.stream_options or {}
+        options: Mapping[str, Any] = target.if_idle.stream_options or {}
+        claims = self._table.claims
+        claim = claims.local(record.resource_id, record.thread_id) if claims is not None else None
+        if claim is not None:
+            # Its session runs it; of the caller only the context counts (signals.md 18.2).
+            context = {name: options[name] for name in ("request_context",) if name in options}
+            agent, options = claim.agent, {**claim.options(), **context}
+        elif record.key in self._searching or target.if_idle.require_claimed_owner:
+            self._wake_owner(record, signal, accepted)
+            return SendSignalResult(signal=signal, accepted=quiet(accepted))
         self._turns.wake(record, agent, signal, options, accepted, is_turn=is_turn)
         return SendSignalResult(signal=signal, accepted=quiet(accepted))
+
+    def _wake_owner(
+        self, record: ThreadRecord, signal: Signal, accepted: asyncio.Future[Accepted]
+    ) -> None:
+        """Have the session that claims the thread take the signal; nothing starts here."""
+        claims = self._table.claims
+        resource_id, thread_id = record.resource_id, record.thread_id
+
+        async def work() -> Accepted:
+            # While the owner is looked for, all that is sent goes the same way (row 6).
+            self._searching[record.key] = self._searching.get(record.key, 0) + 1
+            try:
+                if claims is None:
+                    raise DeliveryError(f"No claimed thread owner responded for thread {thread_id}")
+                return await claims.wake_owner(signal, resource_id=resource_id, thread_id=thread_id)
+            finally:
+                self._searching[record.key] -= 1
+                if not self._searching[record.key]:
+                    del self._searching[record.key]
+                self._table.drop_if_forgettable(self._table.current(record))
+
+        self._answer(work(), accepted, name=f"claimed:{signal.id}")
 
     def _settled(
         self, record: ThreadRecord, signal: Signal, action: AcceptedAction, route: Route

@@ -10,6 +10,7 @@ from mastra_core.threads.record import ThreadRecord
 from mastra_core.threads.thread_key import thread_key
 
 if TYPE_CHECKING:
+    from mastra_core.threads.claims import ThreadClaims
     from mastra_core.threads.outside import OutsideThreads
 
 __all__ = ("ThreadTable",)
@@ -23,6 +24,8 @@ class ThreadTable:
         self._meter = QueueMeter(limits)
         #: Shares the threads with other processes; None if nobody else can reach them.
         self.outside: OutsideThreads | None = None
+        #: Threads that sessions claim; None where there is no bus.
+        self.claims: ThreadClaims | None = None
 
     def __iter__(self) -> Iterator[ThreadRecord]:
         """All of them; the table may change meanwhile."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ("split_key", "thread_key", "thread_topic")
+__all__ = ("quoted_id", "split_key", "thread_key", "thread_topic")
 
 #: What JavaScript's encodeURIComponent leaves as it is, beside letters and digits.
 _UNESCAPED: Final = "-_.!~*'()"
+
+
+def quoted_id(name: str) -> str:
+    """As JavaScript's encodeURIComponent writes it."""
+    return quote(name, safe=_UNESCAPED)
 
 
 def thread_key(resource_id: str | None, thread_id: str) -> str:
