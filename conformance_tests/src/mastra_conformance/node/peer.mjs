@@ -8,10 +8,21 @@ import { createInterface } from 'node:readline';
 
 import { checkMessages, readPage } from './pages.mjs';
 import { RedisBus } from './redis_bus.mjs';
-import { scriptedModel } from './scripted_model.mjs';
+import { Gates, scriptedModel } from './scripted_model.mjs';
+import { Threads } from './threads.mjs';
 
 const require = createRequire(`${process.env.MASTRA_NODE_PACKAGES}/`);
-const held = { store: null, mastra: null, agents: {}, buses: {}, clients: [], calls: [] };
+const held = {
+  store: null,
+  mastra: null,
+  agents: {},
+  buses: {},
+  clients: [],
+  calls: [],
+  gates: new Gates(),
+  requests: [],
+};
+const threads = new Threads(held.agents);
 
 // -- values on the wire -------------------------------------------------------------------------
 
@@ -125,7 +136,7 @@ async function startMastra({ agents, lease = null }) {
       id,
       name: id,
       instructions: 'You help.',
-      model: scriptedModel(script),
+      model: scriptedModel(script, held),
       memory: new Memory({ storage: held.store, options: { lastMessages: 20 } }),
       tools: Object.fromEntries(tools.map((tool) => [tool.id, makeTool(tool)])),
       // They are described before whoever calls them.
@@ -213,6 +224,13 @@ const DOES = {
   agent: callAgent,
   dispatch,
   calls: async () => held.calls,
+  requests: async () => held.requests,
+  'gate-reached': async ({ name }) => held.gates.reached(name),
+  'gate-open': async ({ name }) => held.gates.open(name),
+  send: (order) => threads.send(order),
+  begin: (order) => threads.begin(order),
+  follow: (order) => threads.follow(order),
+  followed: (order) => threads.followed(order),
   bus: openBus,
   'caching-bus': openCachingBus,
   encode: async ({ text }) => encodeURIComponent(text),
