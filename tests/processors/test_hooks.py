@@ -427,12 +427,14 @@ async def test_an_answer_of_a_processor_replaces_the_model(make_agent: MakeAgent
 @case("processors", 15)
 async def test_the_response_hook_gets_all_chunks_and_the_same_state(make_agent: MakeAgent) -> None:
     seen: list[Any] = []
+    kinds: list[str] = []
 
     def request(args: Any) -> None:
         args.state["mark"] = 1
 
     def response(args: Any) -> None:
         words = "".join(c["payload"]["text"] for c in args.chunks if c["type"] == "text-delta")
+        kinds.extend(chunk["type"] for chunk in args.chunks)
         seen.append((words, args.state["mark"], args.from_cache))
 
     agent = make_agent(
@@ -441,9 +443,11 @@ async def test_the_response_hook_gets_all_chunks_and_the_same_state(make_agent: 
             processor("p", process_llm_request=request, process_llm_response=response)
         ],
     )
-    await agent.generate("go")
+    output = await agent.stream("go")
+    streamed = [chunk["type"] for chunk in await chunks_of(output)]
 
     assert [("all of it", 1, False)] == seen
+    assert streamed[streamed.index("step-start") : streamed.index("step-finish")] == kinds
 
 
 async def test_the_response_hook_is_told_of_a_replay(make_agent: MakeAgent) -> None:
@@ -1197,6 +1201,27 @@ async def test_signals_of_a_processor(make_agent: MakeAgent) -> None:
     assert "<system-reminder>stored hint</system-reminder>" in prompt
     assert "<system-reminder>live hint</system-reminder>" in prompt
     assert ["user:go", "signal:stored hint", "assistant:ok"] == await stored(agent)
+
+
+@case("signals", 28)
+async def test_a_live_hint_is_shown_once_and_last(make_agent: MakeAgent) -> None:
+    """Sent again before each step, it replaces its earlier copy."""
+
+    async def hint(args: Any) -> None:
+        await args.send_signal({"type": "reactive", "contents": "live hint", "transient": True})
+
+    agent = make_agent(
+        [tool_call("echo", {"words": "a"})],
+        [text("done")],
+        tools=[echo],
+        input_processors=[processor("p", process_input_step=hint)],
+    )
+    await agent.generate("go", **THREAD)
+
+    assert [1, 1] == [prompt.count("live hint") for prompt in prompts_of(agent)]
+    for request in model_of(agent).requests:
+        assert "live hint" in str(request.prompt[-1])
+    assert "live hint" not in str(await stored(agent))
 
 
 @case("processors", 40)

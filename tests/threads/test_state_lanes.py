@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mastra_conformance import case
-from mastra_core import Agent, Mastra
+from mastra_core import Agent, Mastra, MemoryOptions
 from mastra_core.agent.tools import FunctionTool
 from mastra_core.errors import InvalidSignalError, ProcessorError
 from mastra_core.processors.arguments import ProcessorArgs
@@ -92,6 +92,22 @@ async def test_what_the_model_is_shown_already_is_not_told_again(mastra: Mastra)
 
     assert 1 == len(await states(mastra))
     assert "data-signal" not in [chunk["type"] for chunk in again]
+
+
+@case("processors", 43)
+@case("signals", 106)
+async def test_a_state_that_left_the_window_is_told_again_as_it_was(mastra: Mastra) -> None:
+    """An unchanged key keeps its version; a new one gets the next."""
+    lane = Lane(*[snapshot("k1")] * 3, snapshot("k2"))
+    agent = agent_with(mastra, lane, memory=MemoryOptions(last_messages=2))
+
+    told = []
+    for _ in range(4):
+        chunks = await say(agent)
+        told.append("data-signal" in [chunk["type"] for chunk in chunks])
+
+    assert [True, False, True, True] == told
+    assert [1, 1, 2] == [version_of(row) for row in await states(mastra)]
 
 
 async def test_a_new_key_gets_the_next_version(mastra: Mastra) -> None:
