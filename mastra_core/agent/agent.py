@@ -187,6 +187,8 @@ class Agent:
         self.warned: set[str] = set()
         self._model = model
         self._context_schema = ValueSchema.of(request_context_schema)
+        if not isinstance(memory, bool | MemoryOptions):
+            raise ConfigError(f"memory is True, False or MemoryOptions, not {shown(memory)}.")
         self._memory_options = (
             memory if isinstance(memory, MemoryOptions) else (MemoryOptions() if memory else None)
         )

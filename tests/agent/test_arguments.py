@@ -111,7 +111,12 @@ async def test_what_is_no_tool_model_or_processor_starts_nothing(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"id": 5}, {"id": True}, {"id": b"x"}, {"id": ""}, {"instructions": 5}], ids=str
+    "wrong",
+    [
+        *({"id": 5}, {"id": True}, {"id": b"x"}, {"id": ""}, {"instructions": 5}),
+        *({"memory": {"last_messages": 2}}, {"memory": "all"}, {"memory": 1}),
+    ],
+    ids=str,
 )
 async def test_an_agent_of_nothing_is_not_made(wrong: dict[str, Any]) -> None:
     """Its id names rows of a store."""
