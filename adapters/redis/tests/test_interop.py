@@ -385,16 +385,19 @@ async def test_two_messages_never_share_a_key(store: RedisStorage) -> None:
         await store.memory.save_messages([a_message("c", thread_id="a:id:b")])
 
 
+@case("snapshots", 16)
 async def test_corrupt_runs_are_told_and_break_no_list(store: RedisStorage, node: Node) -> None:
     await node.put_run("bad", snapshot="{no json")
     await node.put_run("good")
 
     corrupt = await store.workflows.list_corrupt_runs()
+    by_status = await store.workflows.list_workflow_runs(status="suspended")
     page = await store.workflows.list_suspended_runs(
         workflow_names=["agentic-loop"], agent_id="agent"
     )
 
     assert ["bad"] == [run.run_id for run in corrupt]
+    assert (["good"], 1) == ([run.run_id for run in by_status.runs], by_status.total)
     assert ["good"] == [row.run_id for row in page.rows]
 
 

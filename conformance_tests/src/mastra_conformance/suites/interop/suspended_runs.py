@@ -70,6 +70,7 @@ class SuspendedRunInteropSuite(InteropSuite):
         assert "declined" == said
         assert [] == helper.executed
 
+    @case("snapshots", 85)
     async def test_we_resume_a_tool_of_node(
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
@@ -80,12 +81,19 @@ class SuspendedRunInteropSuite(InteropSuite):
         helper = workshop([[text("thanks")]], agent_id=AGENT)
 
         async with application(shared_store, helper, clock=clock, ids=UuidIds()):
+            listed = await helper.agent.list_suspended_runs(thread_id=THREAD)
             output = await helper.agent.resume_stream(
                 {"answer": "the left one"}, run_id=answer["runId"], tool_call_id="call_1"
             )
             said = await output.text
+            left = await helper.agent.list_suspended_runs()
 
-        assert "thanks" == said
+        assert [("call_1", {"question": "which?"})] == [
+            (call.tool_call_id, call.suspend_payload)
+            for run in listed.runs
+            for call in run.tool_calls
+        ]
+        assert ("thanks", 0) == (said, left.total)
         assert [("ask", {}, {"answer": "the left one"})] == helper.executed
 
     @case("snapshots", 86)

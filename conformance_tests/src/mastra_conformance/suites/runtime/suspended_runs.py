@@ -385,9 +385,10 @@ class ResumeSuite(Suite):
             output = await park(shop.agent)
             await (await shop.agent.approve_tool_call(output.run_id)).wait()
 
-            with pytest.raises(RunNotFoundError):
+            with pytest.raises(RunNotFoundError) as raised:
                 await shop.agent.approve_tool_call(output.run_id)
 
+        assert "AGENT_RESUME_NO_SNAPSHOT_FOUND" == raised.value.id
         assert len(shop.executed) == 1
 
     @case("snapshots", 69)
@@ -683,6 +684,8 @@ class ResumeSuite(Suite):
             await third.agent.host.runs.join()
 
         assert first.run_id == accepted["runId"]
+        assert ["a"] == [args["env"] for _, args, _ in second_shop.executed]
+        assert ["b"] == [args["env"] for _, args, _ in third.executed]
         assert {one.run_id, two.run_id} == set(raised.value.details["runIds"])  # type: ignore[arg-type]
         assert {"accepted": True, "runId": one.run_id, "toolCallId": "call_b"} == named
 
@@ -750,6 +753,7 @@ class ResumeSuite(Suite):
             page = await store.memory.list_messages(THREAD)
             finished = await shop.agent.stream("more", **ON_THREAD)
             await finished.wait()
+            before = await store.memory.list_messages(THREAD)
             again = await shop.agent.cancel_run(finished.run_id)
             after = await store.memory.list_messages(THREAD)
 
@@ -757,6 +761,7 @@ class ResumeSuite(Suite):
         assert (0, []) == (listed.total, left)
         assert "pendingToolApprovals" not in str([m.content for m in page.messages])
         assert "next" in str(after.messages[-1].content)
+        assert before.messages == after.messages
         assert [] == shop.executed
 
     async def test_a_run_is_cancelled_only_by_its_agent(
