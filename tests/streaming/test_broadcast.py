@@ -108,6 +108,7 @@ async def test_a_reader_that_stands_still_is_told_and_costs_nobody_else() -> Non
 
 
 async def test_a_subscriber_that_stands_still_is_told() -> None:
+    """Further runs follow, so it is told by a chunk."""
     agent = Agent(id="a", model=Talker(20 * LIMIT))
     thread = {"thread_id": "t", "resource_id": "r"}
     subscription = agent.subscribe_to_thread(**thread)
@@ -116,9 +117,10 @@ async def test_a_subscriber_that_stands_still_is_told() -> None:
     async with aclosing(subscription.stream) as slow:
         await anext(slow)
         await output.wait()
-        with pytest.raises(StreamGapError):
-            await anext(slow)
+        told = await anext(slow)
 
+    assert ("error", output.run_id) == (told["type"], told["runId"])
+    assert StreamGapError.id == told["payload"]["error"]["code"]
     await agent.aclose()
 
 
