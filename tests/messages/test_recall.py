@@ -33,17 +33,17 @@ async def test_reminders_are_hidden_unless_one_asks_for_them() -> None:
         await told.persisted
         assert agent.memory is not None
 
-        async def shown(**options: Any) -> list[str]:
+        async def shown(**options: Any) -> set[str]:
             assert agent.memory is not None
             rows = await agent.memory.recall("t", "r", **options)
-            return [row.content["parts"][0]["text"] for row in rows]
+            return {row.content["parts"][0]["text"] for row in rows}
 
         default = await shown()
         everything = await shown(hide_signals=False)
         no_states = await shown(hide_signals=["state"])
         nothing = await shown(hide_signals=True)
 
-    assert ["hi", "ok", "open"] == default
-    assert ["hi", "ok", "mind", "open"] == everything
-    assert ["hi", "ok", "mind"] == no_states
-    assert ["hi", "ok"] == nothing
+    assert {"hi", "ok", "open"} == default
+    assert {"hi", "ok", "mind", "open"} == everything
+    assert {"hi", "ok", "mind"} == no_states
+    assert {"hi", "ok"} == nothing
