@@ -29,6 +29,7 @@ __all__ = (
     "DirectDriver",
     "Entry",
     "GiveBack",
+    "ListeningDriver",
     "Nack",
     "Outgoing",
     "Page",
@@ -294,6 +295,15 @@ class RememberingDriver(BusDriver, Protocol):
 
     def remembered(self, topic: str, position: Position, limit: int) -> Page | None:
         """As ``read_after``, without waiting; None if that has to be asked for."""
+        ...
+
+
+@runtime_checkable
+class ListeningDriver(BusDriver, Protocol):
+    """A driver that asks nothing while it waits to be told of what comes."""
+
+    def ask_again(self) -> None:
+        """The next read of every topic asks the store: a flush waits for what is there now."""
         ...
 
 

@@ -16,7 +16,7 @@ from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.base.tasks import shielded
 from mastra_core.bus.delivery import envelope
-from mastra_core.bus.driver import BusDriver, Outgoing, Start
+from mastra_core.bus.driver import BusDriver, ListeningDriver, Outgoing, Start
 from mastra_core.bus.handlers import HandlerKey
 from mastra_core.bus.publishing import Publisher
 from mastra_core.bus.redelivery import RedeliveryPolicy
@@ -396,6 +396,8 @@ class EventEngine:
         """Until everything accepted so far was stored, dispatched, and settled or returned."""
         changes = self._runtime.changes
         await changes.wait_until(lambda: self._publisher.is_idle)
+        if isinstance(self._driver, ListeningDriver):
+            self._driver.ask_again()
         self._topics.signal_all(None)
         await changes.wait_until(lambda: not self._topics.is_behind)
         await self._topics.flush_buffers()

@@ -21,7 +21,7 @@ from mastra_core.errors import FencedOutError, PubSubError, WireEncodeError
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.events import Event
 from mastra_redis import RedisCache, RedisLease, RedisPubSub
-from mastra_redis.pubsub.streams import idle_ttl_of
+from mastra_redis.pubsub.streams import Tail, idle_ttl_of
 
 pytestmark = pytest.mark.anyio
 
@@ -588,3 +588,29 @@ async def test_a_grant_that_no_replica_has_is_none(url: str, namespace: str) -> 
 
         assert not grant.acquired
         assert None is await lease.get_lease_owner("k")
+
+
+async def test_a_flush_asks_what_the_waiting_read_has_not_told_yet(
+    open_bus: Callable[..., RedisPubSub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event that is stored is handled, although the connection that waits is slow."""
+    seen: list[int] = []
+
+    async def note(event: Event) -> None:
+        seen.append(event.data)
+
+    async with open_bus() as bus:
+        await bus.subscribe("t", note)
+        await bus.publish("t", event(1))
+        await bus.flush()
+        taking = Tail._take
+
+        async def late(*arguments: Any) -> Any:
+            await asyncio.sleep(0.5)
+            return await taking(*arguments)
+
+        monkeypatch.setattr(Tail, "_take", late)
+        await bus.publish("t", event(2))
+        await bus.flush()
+
+        assert [1, 2] == seen

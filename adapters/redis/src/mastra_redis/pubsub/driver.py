@@ -221,6 +221,10 @@ class RedisDriver:
             page.gap = self._gap(topic, position, position_of(first), added, length)
         return page
 
+    def ask_again(self) -> None:
+        """The next read of every topic asks the server."""
+        self._open_tail.doubt()
+
     def _page(self, topic: str, position: Position, entries: Sequence[Any]) -> Page:
         if not entries:
             return Page([], position)

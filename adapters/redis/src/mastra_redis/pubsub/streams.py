@@ -89,6 +89,8 @@ class _Followed:
     cursor: Position
     #: Whether somebody reads what the waiting read gives, and not only groups that claim.
     reads: bool = False
+    #: Somebody wants to know what is there now, and not what the waiting read has told.
+    is_doubted: bool = False
     chunk: Chunk | None = None
 
 
@@ -280,6 +282,9 @@ class Tail:
         if followed is None:
             return False
         followed.reads = True
+        if followed.is_doubted:
+            followed.is_doubted = False
+            return False
         return followed.cursor == position and self._reading is not None
 
     def chunk_after(self, topic: str, position: Position) -> Iterable[Any] | None:
@@ -290,6 +295,11 @@ class Tail:
             return None
         followed.chunk = None  # whoever stood elsewhere reads from the server
         return [entry for entry in chunk.entries if position_of(entry[0]) > position]
+
+    def doubt(self) -> None:
+        """The waiting read may know less than the server: ask once more for each topic."""
+        for followed in self._followed.values():
+            followed.is_doubted = True
 
     def forget(self, topic: str) -> None:
         """What was read of a topic doesn't count any more."""
