@@ -25,7 +25,7 @@ from mastra_core.threads.thread_key import quoted_id, thread_key, thread_topic
 from mastra_core.wire.events import Event
 from mastra_core.wire.signals import Signal
 
-__all__ = ("Claim", "ClaimTimes", "Claimed", "ThreadClaims", "peer_id")
+__all__ = ("Claim", "ClaimTimes", "Claimed", "TakeSignal", "ThreadClaims", "peer_id")
 
 logger = logging.getLogger(__name__)
 
