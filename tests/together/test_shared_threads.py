@@ -95,6 +95,37 @@ async def test_a_wake_that_cant_be_set_up_leaves_the_thread_free(open_site: Open
     await wait_for(is_free)
 
 
+@case("signals", 98)
+async def test_who_unsubscribes_is_told_nothing_more_by_the_bus(
+    open_site: OpenSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application hears a thread as long as somebody reads it, and not longer."""
+    site = await open_site([text("one")])
+    heard: list[Any] = []
+    pubsub = site.mastra.pubsub
+    subscribe, unsubscribe = pubsub.subscribe, pubsub.unsubscribe
+
+    async def noted_subscribe(topic: str, handler: Any, **options: Any) -> Any:
+        heard.append((topic, handler))
+        return await subscribe(topic, handler, **options)
+
+    async def noted_unsubscribe(topic: str, handler: Any, **options: Any) -> Any:
+        heard.remove((topic, handler))
+        return await unsubscribe(topic, handler, **options)
+
+    monkeypatch.setattr(pubsub, "subscribe", noted_subscribe)
+    monkeypatch.setattr(pubsub, "unsubscribe", noted_unsubscribe)
+    subscription = await site.agent.subscribe_to_thread(**T)
+    while_read = [topic for topic, _ in heard]
+
+    subscription.unsubscribe()
+    rest = [chunk async for chunk in subscription.stream]
+    await wait_for(lambda: not heard)
+
+    assert thread_topic("r", "t") in while_read
+    assert [] == rest
+
+
 async def test_a_message_joins_the_run_of_another_application(open_site: OpenSite) -> None:
     """The run that goes on there answers it."""
     gates = Gates()
