@@ -70,11 +70,12 @@ class RedisDriver(Driver):
     async def hearing(self) -> AsyncIterator[Call]:
         """``XADD``, and a reader that waits for it on another connection."""
         seen, key = asyncio.Event(), "plain:heard"
+        await self._client.delete(key)
 
         async def listen() -> None:
-            after: Any = "$"
+            after: Any = "0-0"
             while True:
-                found = await self._pool.xread({key: after}, count=100, block=5_000)
+                found = await self._pool.xread({key: after}, count=100, block=1_000)
                 if found:
                     streams = found.values() if isinstance(found, dict) else [s for _, s in found]
                     after = next(iter(streams))[-1]
@@ -87,18 +88,12 @@ class RedisDriver(Driver):
             await seen.wait()
 
         listening = asyncio.create_task(listen())
-        # Its first read must be waiting: it wants what comes from now on.
-        while not await self._is_blocked():
-            pass
         try:
             yield write_and_hear
         finally:
             listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
-
-    async def _is_blocked(self) -> bool:
-        return int((await self._client.info("clients"))["blocked_clients"]) > 0
+            # The driver may make a timeout of it.
+            await asyncio.gather(listening, return_exceptions=True)
 
     async def server_version(self) -> tuple[str, str]:
         return "Redis", str((await self._client.info("server"))["redis_version"])
