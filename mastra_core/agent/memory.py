@@ -11,6 +11,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.unset import UNSET
 from mastra_core.contracts.storage import MemoryStorage, OrderBy
 from mastra_core.errors import RunArgumentError, shown
+from mastra_core.messages.answers import is_answer
 from mastra_core.messages.recalling import is_row_hidden
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
@@ -191,7 +192,11 @@ class AgentMemory:
         return await self.store.list_messages_by_id(message_ids)
 
     async def answered(self, thread_id: str, message_ids: Sequence[str]) -> set[str]:
-        """Which of these stored messages are followed by an answer?"""
+        """
+        Which of these stored messages are followed by an answer?
+
+        One that broke off before it said anything is none.
+        """
         rows = [row for row in await self.load(message_ids) if row.thread_id == thread_id]
         if not rows:
             return set()
@@ -201,7 +206,7 @@ class AgentMemory:
             order_by=OrderBy(field="createdAt", direction="DESC"),
             include_total=False,
         )
-        answers = [row.created_at for row in page.messages if row.role == "assistant"]
+        answers = [row.created_at for row in page.messages if is_answer(row.role, row.content)]
         return {row.id for row in rows if any(row.created_at < answer for answer in answers)}
 
 

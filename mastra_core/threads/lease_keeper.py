@@ -208,6 +208,10 @@ class LeaseKeeper:
         """
         return await self.provider.get_lease_owner(key)
 
+    def __len__(self) -> int:
+        """How many threads are held here, or about to be."""
+        return len(self._terms)
+
     async def aclose(self) -> None:
         """Let everything go."""
         await self._watchers.close()

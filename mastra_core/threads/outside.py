@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.signal_sink import Accepted
-from mastra_core.errors import DeliveryError, LeaseLostError, MastraError, ProcessorError
+from mastra_core.errors import (
+    DeliveryError,
+    LeaseLostError,
+    MastraError,
+    ProcessorError,
+    StorageError,
+)
+from mastra_core.messages.answers import is_answer
 from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.streaming.output import ModelOutput
 from mastra_core.threads.announce import RunAnnouncer
 from mastra_core.threads.inbox import InboxEntry
 from mastra_core.threads.lease_keeper import run_id_from_owner
@@ -37,6 +45,11 @@ logger = logging.getLogger(__name__)
 _FORWARD_SECONDS: Final = 5.0
 #: How often a signal is answered whose answer can't be stored.
 _STORING_ATTEMPTS: Final = 5
+#: How long a thread at rest is still heard: senders of version 1.71 that were refused the lease a
+#: moment ago have told nobody else, and kept nothing.
+_LATE_SECONDS: Final = 0.25
+#: So many runs that ended are known to those senders' signals.
+_REMEMBERED_RUNS: Final = 1000
 
 
 class OutsideThreads:
@@ -67,6 +80,8 @@ class OutsideThreads:
         self._heard: set[str] = set()
         #: How often the rows of the run that answered a signal could not be stored.
         self._unstored: dict[str, int] = {}
+        #: Agents of the runs that ended here lately: some may be told something still.
+        self._ended: dict[str, str] = {}
         #: Readers that hear the runs of a thread elsewhere.
         self._followed: dict[ThreadSubscription, str] = {}
 
@@ -150,12 +165,16 @@ class OutsideThreads:
             StorageError: The signal can't be kept.
             DeliveryError: The thread changed hands for five seconds.
         """
+        term = self.reach.term(record.key)
         keeping = asyncio.ensure_future(self._keep(record.key, entry))
         try:
             owner = await self._take(record, run_id)
         finally:
             await asyncio.wait([keeping])
-        keeping.result()
+            # Whoever can't get the thread learns that, whatever became of the other.
+            failure = None if keeping.cancelled() else keeping.exception()
+        if failure is not None:
+            raise failure
         deadline = self._runtime.clock.monotonic() + _FORWARD_SECONDS
         offered: str | None = None
         while owner is not None:
@@ -172,6 +191,8 @@ class OutsideThreads:
                 )
             owner = await self._take(record, run_id)
         agent = self._find_agent(entry.agent_id)
+        if agent is not None and self.reach.term(record.key) is not term:
+            await self._drop_answered(record, agent)
         if offered and agent and await self.is_answered(record, agent, entry.signal):
             # Its word was on its way when the thread was free already.
             self._runtime.give_up(record, run_id, holder=offered)
@@ -192,10 +213,14 @@ class OutsideThreads:
         """
         run_id = reserved.run_id
         is_ours = False
+        term = self.reach.term(record.key)
         try:
             owner = await self._take(record, run_id)
             is_ours = owner is None
             if is_ours:
+                agent = self._find_agent(reserved.agent_id)
+                if agent is not None and self.reach.term(record.key) is not term:
+                    await self._drop_answered(record, agent)
                 found = await self._adopt(record)
                 begun = await self._begun(record, found)
                 for entry in found:
@@ -223,13 +248,19 @@ class OutsideThreads:
 
         Returns:
             None if turns were left that come before this one: they are queued, and it has to
-            wait behind them.
+            wait behind them. Empty if whoever had the thread found this signal in the inbox
+            before we got it, and has answered it.
 
         Raises:
             StorageError: What waits for the thread can't be read.
         """
         record.taken.setdefault(run_id, []).append(entry.signal.id)
-        found = await self._adopt(record)
+        waiting_here = await self.reach.waiting(record.key)
+        is_kept = self.keeps_input and not entry.signal.transient
+        if is_kept and entry.signal.id not in {one.signal.id for one in waiting_here}:
+            record.taken.pop(run_id, None)
+            return []
+        found = await self._adopt(record, waiting_here)
         begun = await self._begun(record, found)
         if entry.turn:
             joining = [one for one in found if not one.turn and one.agent_id == entry.agent_id]
@@ -261,6 +292,18 @@ class OutsideThreads:
     def _joins(self, entry: InboxEntry, agent_id: str, begun: set[str]) -> bool:
         """May a run of this agent answer it beside its own input?"""
         return entry.agent_id == agent_id and (not entry.turn or entry.signal.id in begun)
+
+    async def _drop_answered(self, record: ThreadRecord, agent: ThreadAgent) -> None:
+        """
+        The thread is ours anew: whoever had it meanwhile has found what waits here in the inbox.
+        """
+        waiting = record.queues.durable_ids()
+        if not waiting or not self.keeps_input:
+            return
+        answered = await agent.answered(thread_id=record.thread_id, message_ids=waiting)
+        if answered:
+            record.queues.cancel(list(answered))
+            await self.reach.answered(record.key, answered)
 
     async def is_answered(self, record: ThreadRecord, agent: ThreadAgent, signal: Signal) -> bool:
         """
@@ -389,7 +432,11 @@ class OutsideThreads:
             if not record.is_at_rest:
                 return
             await self.reach.let_go(record.key, run_id)
-        if record.is_at_rest and record.key in self._heard:
+        if record.key not in self._heard:
+            return
+        await self._runtime.clock.sleep(_LATE_SECONDS)
+        current = self._runtime.known_record(record.key)
+        if (current is None or current.is_at_rest) and record.key in self._heard:
             self._heard.discard(record.key)
             await self.reach.stop_listening(record.key)
 
@@ -453,6 +500,9 @@ class OutsideThreads:
             await self.reach.answered(record.key, answered)
             if output.status != "suspended":
                 self._segments.pop(active.run_id, None)
+                self._ended[active.run_id] = active.agent.id
+                if len(self._ended) > _REMEMBERED_RUNS:
+                    del self._ended[next(iter(self._ended))]
                 if active.agent.stores_messages:
                     self.reach.trim_later(record.key, active.run_id)
         except MastraError:
@@ -476,7 +526,10 @@ class OutsideThreads:
         )
         if active.agent.stores_messages and not active.is_lost:
             # A model that failed has answered, too: that stands in the thread.
-            is_whole = is_whole or not output.message_list.unsaved()
+            is_stored = not output.message_list.unsaved()
+            is_whole = is_whole or (
+                is_stored and (not isinstance(output.failure, StorageError) or _is_told(output))
+            )
         elif not active.agent.stores_messages:
             is_whole = not active.is_lost
         tries = {one: self._unstored.pop(one, 0) + 1 for one in signal_ids}
@@ -638,6 +691,15 @@ class OutsideThreads:
             await self.reach.answered(key, [signal.id])
         return True
 
+    async def take_late(self, key: str, run_id: str, signal: Signal) -> None:
+        """Answer what a sender that keeps nothing sent to a run of ours that has just ended."""
+        agent = self._find_agent(self._ended.get(run_id, ""))
+        if agent is None or self._runtime.has_taken(key, signal.id):
+            return
+        entry = self.entry_of(agent, signal, run_id=run_id)
+        await self._keep(key, entry)
+        self.start_orphans(key, [entry])
+
     def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:
         """These were cancelled in another process."""
         self._runtime.forget_signals(key, signal_ids)
@@ -686,6 +748,12 @@ class OutsideThreads:
             self._queue(record, waiting[0])
             self._runtime.after_run(record)
         self._runtime.drop_if_forgettable(record)
+
+
+def _is_told(output: ModelOutput) -> bool:
+    """Is the last thing of the transcript an answer, whatever went wrong behind it?"""
+    last = output.message_list.messages[-1] if output.message_list.messages else None
+    return last is not None and is_answer(last.role, last.content)
 
 
 def _kept_context(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -67,6 +67,10 @@ class ReachedThreads(Protocol):
         """Its sender has kept nothing: let it outlive this process, too; False if it can't (G1)."""
         ...
 
+    async def take_late(self, key: str, run_id: str, signal: Signal) -> None:
+        """Nobody has admitted this, nor kept it: answer it if its run was ours."""
+        ...
+
     def forget_signals(self, key: str, signal_ids: Sequence[str]) -> None:
         """These were cancelled somewhere."""
         ...
@@ -173,6 +177,14 @@ class ThreadReach:
         self._listeners.clear()
         if self._leases is not None:
             await self._leases.aclose()
+
+    def counts(self) -> dict[str, int]:
+        """What is kept open for threads; nothing when nothing happens on them."""
+        return {
+            "leases": len(self._leases) if self._leases is not None else 0,
+            "topics": len(self._listeners),
+            "receipts": len(self._receipts),
+        }
 
     # -- ownership ------------------------------------------------------------------------
 
@@ -553,6 +565,8 @@ class ThreadReach:
         is_turn = event.data.get("turn") is True
         try:
             if not await self._threads.admit(key, run_id, signal, turn=is_turn):
+                if event.data.get("kept") is not True:
+                    await self._threads.take_late(key, run_id, signal)
                 return
         except MastraError:
             logger.warning("a signal from elsewhere can't be taken", exc_info=True)

@@ -231,6 +231,11 @@ class ThreadRuntime:
                 found.append({"run_id": holder.run_id, **resource, **thread})
         return found
 
+    def counts(self) -> dict[str, int]:
+        """What this process keeps for threads: all zero when nothing happens on any of them."""
+        outside = {} if self.outside is None else self.outside.reach.counts()
+        return {**self._table.counts(), **outside}
+
     # -- input ----------------------------------------------------------------------------
 
     def send_signal(

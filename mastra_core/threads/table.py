@@ -38,6 +38,11 @@ class ThreadTable:
         """Is this the record of its thread still?"""
         return self._records.get(record.key) is record
 
+    def counts(self) -> dict[str, int]:
+        """How many threads are known, and how much waits on all of them."""
+        waiting = {"signals": self._meter.signals, "bytes": self._meter.size}
+        return {"threads": len(self._records), **waiting}
+
     def keys(self) -> list[str]:
         """The keys of the threads that are known."""
         return list(self._records)

@@ -137,10 +137,11 @@ class ThreadTurns:
             if owner is not None:
                 return Accepted(action="deliver", run_id=owner)
             opening = await outside.opening(record, entry, run_id)
-            if opening is None:
-                self.adopt(record, agent, signal, run_id=run_id, options=options)
+            if not opening:
+                if opening is None:
+                    self.adopt(record, agent, signal, run_id=run_id, options=options)
                 self.give_back(record.resource_id, record.thread_id, run_id)
-                return Accepted(action="deliver", run_id=run_id)
+                return Accepted(action="deliver", run_id=run_id if opening is None else None)
             signals = opening
         try:
             output = await agent.start_turn(
@@ -323,9 +324,10 @@ class ThreadTurns:
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
             opening = await outside.opening(record, entry, turn.run_id)
-            if opening is None:
+            if not opening:
                 record.starting = None
-                record.queues.put_back(turn)
+                if opening is None:
+                    record.queues.put_back(turn)
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
             signals = opening

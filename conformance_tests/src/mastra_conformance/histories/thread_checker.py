@@ -77,6 +77,9 @@ def check_thread(rows: Sequence[Told], sent: Iterable[Sent]) -> list[str]:
         if row.role != "assistant":
             continue
         answer = answer_in(row.text)
+        if not row.text:
+            # Nothing but an error: it says itself that it is no answer.
+            continue
         if answer is None:
             faults.append(f"{row.text!r} is no whole answer.")
         else:

@@ -83,6 +83,15 @@ class Worker:
                 raise AssertionError(f"Expected {point!r}, but the worker said {message!r}.")
             yield message["value"]
 
+    async def heard(self) -> dict[str, Any]:
+        """
+        The next thing that the worker says: ``point`` and ``value``, or ``result``.
+
+        Raises:
+            WorkerDiedError: It ended without another word.
+        """
+        return await self._next()
+
     async def kill(self) -> None:
         """End it at once, as a crash would, and wait until it is gone."""
         with suppress(ProcessLookupError):

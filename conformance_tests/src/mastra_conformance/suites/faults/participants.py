@@ -41,7 +41,7 @@ PATIENCE_S: Final = 40.0
 """What a loaded machine may take for what happens within a few leases."""
 
 
-def target(thread: str = "thread_1") -> dict[str, str]:
+def target(thread: str = "thread_1") -> dict[str, Any]:
     """Where to send."""
     return {"thread_id": thread, "resource_id": "user_1"}
 
@@ -157,7 +157,9 @@ class Participant:
         page = await memory.list_messages(target(thread)["thread_id"], per_page=False)
         return [Told(role=row.role, text=_words(row)) for row in page.messages]
 
-    async def answered(self, *words: str, thread: str = "thread_1") -> None:
+    async def answered(
+        self, *words: str, thread: str = "thread_1", within_s: float = PATIENCE_S
+    ) -> None:
         """Wait until each of these is answered."""
 
         async def is_answered() -> bool:
@@ -165,9 +167,9 @@ class Participant:
             done = {word for answer in given if answer is not None for word in answer.words}
             return set(words) <= done
 
-        await until(is_answered, why=lambda: f"waited for answers to {words}")
+        await until(is_answered, within_s=within_s, why=lambda: f"waited for answers to {words}")
 
-    async def is_quiet(self, *, thread: str = "thread_1") -> None:
+    async def is_quiet(self, *, thread: str = "thread_1", within_s: float = PATIENCE_S) -> None:
         """Wait until no process has the thread and nothing waits for it."""
         key = thread_key(target(thread)["resource_id"], thread)
         outside = self.mastra.threads.outside
@@ -178,7 +180,7 @@ class Participant:
                 return False
             return await self.mastra.lease.get_lease_owner(key) is None
 
-        await until(nobody, why=lambda: "waited for a quiet thread")
+        await until(nobody, within_s=within_s, why=lambda: f"waited for {thread} to be quiet")
 
     @asynccontextmanager
     async def reads(self, *, thread: str = "thread_1") -> AsyncIterator[list[dict[str, Any]]]:

@@ -83,7 +83,7 @@ _PAUSED: Final[Sequence[tuple[str, int]]] = (
 )
 
 
-def _named(points: Sequence[tuple[str, int]]) -> Any:
+def _named(points: Sequence[tuple[str, int]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("point", "nth"), points, ids=[f"{point}-{nth}" for point, nth in points]
     )
