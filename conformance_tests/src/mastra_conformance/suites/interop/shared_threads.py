@@ -24,7 +24,10 @@ from mastra_conformance.suites.runtime.neighbours import (
     until,
 )
 from mastra_conformance.suites.runtime.thread_workers import own
+from mastra_core.base.clock import SystemClock
+from mastra_core.base.ids import UuidIds
 from mastra_core.contracts.storage import Storage
+from mastra_core.messages.signals import create_signal
 from mastra_core.testing.scripted_model import text
 from mastra_core.threads import events
 from mastra_core.threads.thread_key import thread_key, thread_topic
@@ -209,6 +212,30 @@ class SharedThreadInteropSuite(InteropSuite):
             texts = await q.texts()
 
         assert ["first", "one", "second", "two", "third", "three"] == texts
+
+    @case("signals", 134)
+    async def test_we_answer_what_node_sends_too_late(self, place: Opener, node: NodePeer) -> None:
+        """To a run of ours that ended while the signal was on its way: nobody else has it (G1)."""
+        await _start(node, [])
+        async with neighbour(place, [[text("one")], [text("two")]]) as q, reads(q) as seen:
+            woken = await q.send("first")
+            await q.answered("first")
+            await q.is_free()
+            data = create_signal(
+                {"type": "user", "contents": "second"}, clock=SystemClock(), ids=UuidIds()
+            )
+
+            late = _enqueued_by_node(woken.run_id, data.to_wire())
+            await node.bus("bus", "publish", _TOPIC, late)
+            await node.bus("bus", "publish", _TOPIC, late)
+
+            await q.answered("first", "second")
+            await until(lambda: _types(seen).count("finish") == 2)
+            await q.is_free()
+            texts = await q.texts()
+            await until(_nothing_waits(q))
+
+        assert ["first", "one", "second", "two"] == texts
 
     # -- abort ----------------------------------------------------------------------------
 
