@@ -74,6 +74,11 @@ TESTS = {
 }
 #: Tests in these folders need more than the core; ``tests(core)`` leaves them out.
 NOT_CORE = ["tests/together", "tests/typing"]
+#: Minutes on servers, and the same lines as the other tests: once, with the versions of now, is enough.
+NOT_LOWEST = [
+    "adapters/mongodb/tests/test_replica_set.py",
+    "adapters/mongodb/tests/test_standalone.py",
+]
 #: Servers that the tests of a part start; fetched before unless they are found.
 TESTS_NEED = {
     "libsql": ["sqld"],
@@ -447,7 +452,7 @@ def lowest(session: nox.Session) -> None:
         silent=True,
     )
     place.install_wheels(*distributions)
-    ignored = [f"--ignore={folder}" for folder in NOT_CORE]
+    ignored = [f"--ignore={path}" for path in (*NOT_CORE, *NOT_LOWEST)]
     fetch_servers(place, *(name for part in parts for name in TESTS_NEED.get(part, ())))
     for part in parts:  # apart, as the core's tests load broken plugins by the adapters' names
         junit = report("junit", f"lowest-{part}.xml")
