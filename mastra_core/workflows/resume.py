@@ -23,7 +23,7 @@ from mastra_core.errors import (
     RunNotFoundError,
 )
 from mastra_core.rules.suspended import owner_id, resource_of
-from mastra_core.wire.snapshots import OUTER_WORKFLOW
+from mastra_core.wire.snapshots import DURABLE_OUTER_WORKFLOW, OUTER_WORKFLOW
 from mastra_core.workflows.agent_snapshot import (
     CallOutcome,
     ParkedRun,
@@ -129,9 +129,7 @@ async def claim_parked_run(
             if missing < _MISSING_READS:
                 await clock.sleep(_FIRST_PAUSE)
                 continue
-            raise RunNotFoundError(
-                run_id=request.run_id, agent_id=request.agent_id, has_storage=True
-            )
+            raise await _not_found(snapshots, request)
         _check_access(outer, request)
         if outer.get("status") != "suspended":
             await _wait_for_others(snapshots, outer, request, waiting, was_parked=was_parked)
@@ -241,6 +239,23 @@ def _check_access(outer: Mapping[str, Any], request: ResumeRequest) -> None:
             raise ForeignRunError(
                 run_id=request.run_id, agent_id=request.resource_id, owner=resource
             )
+
+
+async def _not_found(snapshots: AgentSnapshots, request: ResumeRequest) -> RunNotFoundError:
+    """Why there is nothing to answer: runs of durable agents are only listed here (2.1)."""
+    durable = await snapshots.store.load_workflow_snapshot(
+        workflow_name=DURABLE_OUTER_WORKFLOW, run_id=request.run_id
+    )
+    message = None
+    if durable is not None:
+        _check_access(durable, request)
+        message = (
+            f"Run {request.run_id!r} is one of a durable agent of the TypeScript system. "
+            "It is listed here, but only that system can resume it."
+        )
+    return RunNotFoundError(
+        message, run_id=request.run_id, agent_id=request.agent_id, has_storage=True
+    )
 
 
 async def _wait_for_others(

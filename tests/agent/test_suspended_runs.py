@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from mastra_conformance import case
+from mastra_conformance.suites.storage.things import durable_run
 from mastra_core import Agent, FunctionTool, Mastra
-from mastra_core.errors import RunArgumentError, StorageArgumentError
+from mastra_core.errors import RunArgumentError, RunNotFoundError, StorageArgumentError
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
-from mastra_core.wire.snapshots import AGENT_WORKFLOW_NAMES
+from mastra_core.wire.snapshots import AGENT_WORKFLOW_NAMES, DURABLE_OUTER_WORKFLOW
 from mastra_core.workflows.suspended import list_suspended_runs
 
 pytestmark = pytest.mark.anyio
@@ -103,6 +104,25 @@ async def test_a_run_that_cannot_be_parked_leaves_nothing_to_answer() -> None:
     assert ["user", "assistant"] == [row.role for row in rows]
     assert "pendingToolApprovals" not in rows[1].content.get("metadata", {})
     assert 0 == listed.total
+
+
+async def test_a_run_of_a_durable_agent_is_listed_and_its_answer_refused() -> None:
+    """The error says who can resume it; the row stays as it was."""
+    storage = InMemoryStorage()
+    agent = Agent(id="agent-a", model=ScriptedModel([]))
+    key: dict[str, Any] = {"workflow_name": DURABLE_OUTER_WORKFLOW, "run_id": "run1"}
+    async with Mastra(storage=storage, agents=[agent]):
+        await storage.workflows.persist_workflow_snapshot(**key, snapshot=durable_run("run1"))
+        before = await storage.workflows.load_workflow_run(**key)
+        listed = await agent.list_suspended_runs()
+
+        with pytest.raises(RunNotFoundError, match="only that system can resume it"):
+            await agent.approve_tool_call("run1")
+
+        after = await storage.workflows.load_workflow_run(**key)
+
+    assert ["run1"] == [run.run_id for run in listed.runs]
+    assert before == after
 
 
 async def test_an_answer_given_again_after_a_crash_replaces_what_was_said() -> None:
