@@ -346,7 +346,7 @@ def _suspended_page(rows: int) -> Operation:
             per_page=20,
         ),
         goal="suspended runs against TypeScript" if is_large else "against TypeScript",
-        calls=10 if is_large else 50,
+        calls=2 if is_large else 50,
     )
 
 
