@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar, Final
 
@@ -14,9 +14,12 @@ from mastra_conformance.faults.notebook import Notebook
 from mastra_conformance.histories.thread_checker import Sent, check_thread, check_view
 from mastra_conformance.opening import Opener
 from mastra_conformance.processes import Processes, Worker, WorkerDiedError
+from mastra_conformance.servers import RunningServer
+from mastra_conformance.subject import find_subject
 from mastra_conformance.suites.faults.participants import (
     TTL_MS,
     Participant,
+    Places,
     participant,
 )
 from mastra_conformance.suites.faults.thread_workers import SAID, own, send
@@ -143,13 +146,47 @@ class ThreadCrashSuite(Suite):
                 await _talk(owner, here, said)
             await _all_is_well(here, said)
 
+    @pytest.mark.parametrize(
+        ("point", "nth"),
+        [
+            ("thread_state.set_state:after", 2),
+            ("pubsub.publish.stream-part:after", 3),
+            ("memory.save_messages:after", 1),
+            ("lease.transfer_lease:after", 1),
+        ],
+    )
+    async def test_an_owner_dies_between_two_servers(
+        self,
+        opener: Opener,
+        processes: Processes,
+        notebook: Notebook,
+        local_server: Callable[[str], RunningServer],
+        *,
+        request: pytest.FixtureRequest,
+        point: str,
+        nth: int,
+    ) -> None:
+        """Messages and input are here, events and leases on a Redis."""
+        subject = find_subject(local_server("redis").url, plugins=opener.subject.plugins)
+        bus = Opener.for_test(
+            subject, nodeid=request.node.nodeid, seed=0, clock=opener.clock, ids=opener.ids
+        )
+        places = Places(storage=opener, pubsub=bus, lease=bus)
+        async with _witness(places, notebook) as here:
+            said: list[Sent] = []
+            arguments: dict[str, Any] = {"point": point, "nth": nth, "bus": bus.to_json()}
+            async with processes.start(own, **arguments) as owner:
+                with pytest.raises(WorkerDiedError, match="code 77"):
+                    await _talk(owner, here, said)
+            await _all_is_well(here, said)
+
 
 @asynccontextmanager
 async def _witness(
-    opener: Opener, notebook: Notebook, *, stops: frozenset[int] = frozenset()
+    places: Opener | Places, notebook: Notebook, *, stops: frozenset[int] = frozenset()
 ) -> AsyncIterator[Participant]:
     """The process that survives, and what it and its reader saw."""
-    async with participant(opener, "here", stops=stops) as here:
+    async with participant(places, "here", stops=stops) as here:
         async with here.reads() as seen:
             try:
                 yield here

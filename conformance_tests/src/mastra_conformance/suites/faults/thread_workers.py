@@ -7,8 +7,9 @@ import os
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from mastra_conformance.opening import Opener
 from mastra_conformance.processes import WorkerContext
-from mastra_conformance.suites.faults.participants import participant
+from mastra_conformance.suites.faults.participants import Places, participant
 from mastra_core.testing.faults import CRASH_EXIT
 
 __all__ = ("SAID", "own", "send")
@@ -45,7 +46,7 @@ async def own(context: WorkerContext) -> list[str]:
     sent something, too; then go on until everything of ours is answered.
     """
     hook = _AtPoint(context)
-    async with participant(context.opener, "own", hook=hook, stops=frozenset({1})) as here:
+    async with participant(_places(context), "own", hook=hook, stops=frozenset({1})) as here:
         if await here.send("own1"):
             context.send(point=SAID, value={"accepted": "own1"})
         # Or its run is another's by now.
@@ -58,6 +59,13 @@ async def own(context: WorkerContext) -> list[str]:
         await here.answered("own1", "own2", "own3")
         await here.is_quiet()
         return [one.word for one in here.sent if one.is_accepted]
+
+
+def _places(context: WorkerContext) -> Places:
+    """Everything in one place, or bus and leases in another one."""
+    other = context.arguments.get("bus")
+    bus = context.opener if other is None else Opener.from_json(other)
+    return Places(storage=context.opener, pubsub=bus, lease=bus)
 
 
 async def send(context: WorkerContext) -> list[str]:
