@@ -547,6 +547,17 @@ class OutsideThreads:
         if active.announcer is not None and not self._tasks.is_closed:
             self._tasks.start(active.announcer.aborted(), name=f"abort:{active.run_id}")
 
+    def tell_failure(self, key: str, run_id: str, text: str) -> None:
+        """A run could not start here (17.3)."""
+        if self.reach.speaks and not self._tasks.is_closed:
+            self._tasks.start(self._tell_failure(key, run_id, text), name=f"failed:{run_id}")
+
+    async def _tell_failure(self, key: str, run_id: str, text: str) -> None:
+        try:
+            await self.reach.tell_failed(key, run_id, text)
+        except MastraError:
+            logger.warning("a failure was not told", exc_info=True, extra={"run_id": run_id})
+
     def cancelled(self, key: str, signal_ids: Iterable[str]) -> None:
         """These will not be answered."""
         ids = list(signal_ids)

@@ -299,6 +299,10 @@ class ThreadReach:
         """Whoever has one of these signals forgets it (8.4)."""
         await self.publish(key, events.signals_cancelled(key, signal_ids, source_id=self.source_id))
 
+    async def tell_failed(self, key: str, run_id: str, text: str) -> None:
+        """A run of ours could not start (17.3)."""
+        await self.publish(key, events.run_failed(run_id, text, source_id=self.source_id))
+
     async def ask_abort(
         self, key: str, run_id: str, stream_id: str, *, clear_pending_signals: bool
     ) -> None:

@@ -110,7 +110,7 @@ class ThreadTurns:
                 )
             except Exception as exc:  # noqa: BLE001 - the sender gets it
                 settle_error(accepted, exc)
-                show_failure(record, run_id, str(exc))
+                self._show_failure(record, run_id, str(exc))
             except BaseException:
                 settle_error(accepted, stopped())
                 raise
@@ -348,7 +348,7 @@ class ThreadTurns:
             extra={"run_id": turn.run_id, "failures": failures, "final": is_over},
         )
         fate = "was cancelled" if is_over else "was requeued and will deliver on the next turn"
-        show_failure(
+        self._show_failure(
             record,
             turn.run_id,
             f"failed to start follow-up run for queued message: {error}; the message {fate}",
@@ -369,6 +369,13 @@ class ThreadTurns:
         if not turn.is_cancelled and (is_over or not is_kept):
             for signal in turn.signals:
                 await self.store(current, turn.agent, signal)
+
+    def _show_failure(self, record: ThreadRecord, run_id: str, text: str) -> None:
+        """Readers learn that a run could not start; those elsewhere, if the thread is ours."""
+        show_failure(record, run_id, text)
+        outside = self._table.outside
+        if outside is not None and outside.reach.term(record.key) is not None:
+            outside.tell_failure(record.key, run_id, text)
 
     async def _retry_later(self, record: ThreadRecord, run_id: str, failures: int) -> None:
         """Nobody may come to this thread for a long time: try again by ourselves (G22)."""

@@ -77,14 +77,26 @@ async def wait_for(condition: Callable[[], Any]) -> None:
 async def test_a_wake_that_cant_be_set_up_leaves_the_thread_free(open_site: OpenSite) -> None:
     """The sender learns it, readers see it, and nobody has the thread's lease."""
     site = await open_site(model="nobody/knows")
+    other = await open_site()
     subscription = await site.agent.subscribe_to_thread(**T)
+    elsewhere = await other.agent.subscribe_to_thread(**T)
+    told: list[Any] = []
+
+    async def note(event: Any) -> None:
+        told.append(event.data)
+
+    await other.mastra.pubsub.subscribe(thread_topic("r", "t"), note)
 
     with pytest.raises(ModelNotFoundError):
         await site.agent.send_message("hi", **T).accepted
 
     async with asyncio.timeout(_DEADLINE):
         seen = await anext(subscription.stream)
-    assert "error" == seen["type"]
+        seen_there = await anext(elsewhere.stream)
+    await wait_for(lambda: told)
+    assert ("error", "error") == (seen["type"], seen_there["type"])
+    assert seen["payload"] == seen_there["payload"]
+    assert [("run-failed", seen["runId"])] == [(data["type"], data["runId"]) for data in told]
     assert site.agent.get_active_thread_run_id(**T) is None
     outside = site.mastra.threads.outside
     assert outside is not None
