@@ -46,8 +46,7 @@ async def structure_answer(segment: RunSegment, result: StepResult) -> None:
     Have a second model make the object of the answer.
 
     Raises:
-        TripwireError: What it said doesn't fit; the step may be repeated.
-        ModelError: It failed.
+        TripwireError: It failed, or what it said doesn't fit; the step may be repeated.
     """
     wanted = segment.setup.structured
     if wanted is None or wanted.model is None or result.calls or result.reason != "stop":
@@ -76,8 +75,8 @@ async def structure_answer(segment: RunSegment, result: StepResult) -> None:
             elif part["type"] == "error":
                 raise ModelError(f"The structuring model failed: {part.get('error')}")
 
-    await segment.interrupt.guard(ask())
     try:
+        await segment.interrupt.guard(ask())
         said, value = wanted.schema.parse("".join(texts))
     except ModelError as exc:
         await _misfit(segment, wanted, exc)

@@ -208,15 +208,25 @@ async def test_a_second_model_makes_the_object(make_agent: MakeAgent) -> None:
 
 
 @case("processors", 51)
-async def test_a_failed_object_has_the_step_repeated(make_agent: MakeAgent) -> None:
-    maker = ScriptedModel([[text("nonsense")], [text(JANE)]])
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (text("nonsense"), "Structured output validation failed"),
+        ({"type": "throw", "message": "maker is down"}, "maker is down"),
+        ({"type": "error", "message": "maker is down"}, "maker is down"),
+    ],
+)
+async def test_a_failed_object_has_the_step_repeated(
+    make_agent: MakeAgent, failure: Any, reason: str
+) -> None:
+    maker = ScriptedModel([[failure], [text(JANE)]])
     agent = make_agent(
         [text("first")], [text("second")], max_processor_retries=1, output_processors=[_Quiet()]
     )
     answer = await agent.generate("who", structured_output={"schema": Person, "model": maker})
 
     assert Person(name="Jane", age=3) == answer["object"]
-    assert "Structured output validation failed" in str(model_of(agent).requests[1].prompt)
+    assert reason in str(model_of(agent).requests[1].prompt)
 
 
 class _Quiet:
@@ -228,11 +238,31 @@ class _Quiet:
         """Nothing."""
 
 
+@pytest.mark.parametrize("failure", [text("nonsense"), {"type": "throw", "message": "down"}])
+async def test_a_fallback_stands_in_for_a_second_model_that_failed(
+    make_agent: MakeAgent, failure: Any
+) -> None:
+    wanted = {"schema": Person, "model": ScriptedModel([[failure]])}
+    answer = await make_agent([text("first")]).generate(
+        "who",
+        structured_output={
+            **wanted,
+            "error_strategy": "fallback",
+            "fallback_value": {"name": "none", "age": 0},
+        },
+    )
+
+    assert ({"name": "none", "age": 0}, "first") == (answer["object"], answer["text"])
+
+
 @case("processors", 51)
-async def test_a_failed_object_without_budget_ends_the_run(make_agent: MakeAgent) -> None:
+@pytest.mark.parametrize("failure", [text("nonsense"), {"type": "throw", "message": "down"}])
+async def test_a_failed_object_without_budget_ends_the_run(
+    make_agent: MakeAgent, failure: Any
+) -> None:
     agent = make_agent([text("first")])
     output = await agent.stream(
-        "who", structured_output={"schema": Person, "model": ScriptedModel([[text("nonsense")]])}
+        "who", structured_output={"schema": Person, "model": ScriptedModel([[failure]])}
     )
     last = [chunk async for chunk in output.full_stream][-1]
 
