@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -151,6 +152,8 @@ BREAKABLE = {
 SHARED_WITH_NODE = ["libsql:file", "postgres", "mongodb", "redis"]
 #: Versions of Python that the matrix covers; without one, it is the Python that runs nox.
 PYTHONS = ["3.11", "3.12", "3.13"]
+#: So much memory must be free for tests to keep their data in it.
+QUICK_BYTES = 6 * 1024**3
 #: How commands of the suite end where something is missing on this machine.
 NOT_HERE = 3
 
@@ -338,6 +341,25 @@ def report(kind: str, name: str) -> str:
     return str(path)
 
 
+@contextmanager
+def quick_folder() -> Iterator[dict[str, str]]:
+    """
+    The variable under which tests and their servers keep data in memory, if there is room.
+
+    Servers wait for the disk after every commit, which is most of what the suites wait for.
+    What a killed process has written stays all the same.
+    """
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+    has_room = memory.is_dir() and shutil.disk_usage(memory).free > QUICK_BYTES
+    if not has_room or "TMPDIR" in os.environ:
+        yield {}
+        return
+    # An address of a socket in it must stay short.
+    with tempfile.TemporaryDirectory(prefix="m", dir=memory, ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o777)
+        yield {"TMPDIR": folder}
+
+
 def measured(place: Environment, name: str) -> dict[str, str]:
     """Forget what was measured under a name; the variable under which to measure it anew."""
     data = {"COVERAGE_FILE": report("coverage", f".coverage.{name}")}
@@ -424,14 +446,15 @@ def tests(session: nox.Session, part: str) -> None:
     if part in TESTS_NEED:
         fetch_servers(place, *TESTS_NEED[part])
     # The script pytest, not `-m pytest`: that would find the checkout instead of the wheels.
-    place.run(
-        *("coverage", "run", str(place.bin / "pytest")),
-        *TESTS[part],
-        *(f"--ignore={folder}" for folder in NOT_CORE if part == "core"),
-        f"--junit-xml={report('junit', f'tests-{part}.xml')}",
-        *session.posargs,
-        env=measured(place, part),
-    )
+    with quick_folder() as quick:
+        place.run(
+            *("coverage", "run", str(place.bin / "pytest")),
+            *TESTS[part],
+            *(f"--ignore={folder}" for folder in NOT_CORE if part == "core"),
+            f"--junit-xml={report('junit', f'tests-{part}.xml')}",
+            *session.posargs,
+            env={**quick, **measured(place, part)},
+        )
 
 
 @nox.session
@@ -456,7 +479,11 @@ def lowest(session: nox.Session) -> None:
     fetch_servers(place, *(name for part in parts for name in TESTS_NEED.get(part, ())))
     for part in parts:  # apart, as the core's tests load broken plugins by the adapters' names
         junit = report("junit", f"lowest-{part}.xml")
-        place.run("pytest", *TESTS[part], *ignored, f"--junit-xml={junit}", *session.posargs)
+        with quick_folder() as quick:
+            place.run(
+                *("pytest", *TESTS[part], *ignored, f"--junit-xml={junit}", *session.posargs),
+                env=quick,
+            )
 
 
 def matrix() -> Iterator[Any]:
@@ -514,13 +541,13 @@ def judge(
     if subject.server is not None:
         fetch_servers(place, subject.server)
     measuring = ["coverage", "run"] if variables else []
-    with tempfile.TemporaryDirectory() as folder:
+    with quick_folder() as quick, tempfile.TemporaryDirectory(dir=quick.get("TMPDIR")) as folder:
         on = [subject.url.replace("{folder}", folder)] if subject.url else []
         place.run(
             *(*measuring, str(place.bin / "mastra-conformance"), "run", *on),
             *(["--own-server", subject.server] if subject.server else []),
             *("--report", out, *options, *place.session.posargs),
-            env=env,
+            env={**quick, **env},
             success_codes=[0, NOT_HERE] if subject.server else [0],
         )
     if not Path(out).exists():
