@@ -87,7 +87,7 @@ async def test_a_reader_in_mid_stream_gets_one_abort_and_stays(mastra: Mastra) -
     mastra.add_agent(agent)
     subscription = agent.subscribe_to_thread(**T)
     first = await agent.send_message("go", **T).accepted
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await gates.reached("g")
 
     agent.abort_thread_stream(**T)
@@ -123,7 +123,7 @@ async def test_a_cancellation_that_is_cut_short_does_not_leave_the_thread_held()
         await output.wait()
         await idle(mastra)
         cancelling = asyncio.create_task(agent.cancel_run(output.run_id))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await deleted.wait()
 
         cancelling.cancel()

@@ -195,7 +195,7 @@ async def test_input_hooks_finish_and_the_model_is_not_asked(scene: ThreadScene)
     slow = Slow()
     agent = scene.agent([text("both")], input_processors=[slow])
     await agent.send_message("go", **T).accepted
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await slow.at_work.wait()
 
     await agent.send_message("more", **T).accepted
@@ -233,7 +233,7 @@ async def test_an_output_hook_settles_before_the_next_request(scene: ThreadScene
 
     agent = scene.agent(noted, again, output_processors=[Holder()])
     await agent.send_message("go", **T).accepted
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await holding.wait()
 
     await agent.send_message("more", **T).accepted

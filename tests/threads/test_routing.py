@@ -516,7 +516,7 @@ async def test_input_for_another_agents_run_is_blocked(scene: ThreadScene) -> No
     holder = scene.agent(waiting("g"), agent_id="a")
     other = scene.agent([text("never")], agent_id="b")
     output = await holder.stream("go", **T)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await scene.gates.reached("g")
 
     accepted = await other.send_message("hello", run_id=output.run_id).accepted
@@ -534,7 +534,7 @@ async def test_what_is_left_over_is_answered_by_one_run_in_order(scene: ThreadSc
     """Three signals that the run did not take open one follow-up run together."""
     agent = scene.agent(waiting("g"), [text("all three")])
     await agent.send_message("go", **T).accepted
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await scene.gates.reached("g")
     for words in ("first", "second", "third"):
         await agent.send_message(words, **T).accepted
@@ -565,7 +565,7 @@ async def test_an_abort_while_a_wake_is_prepared_keeps_the_model_unasked() -> No
     store = faulty_storage(InMemoryStorage(), hook)
     async with Mastra(storage=store, agents=[agent], own=True) as mastra:
         sent = agent.send_message("go", **T)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reading.wait()
 
         was_aborted = agent.abort_thread_stream(**T)

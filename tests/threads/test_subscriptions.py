@@ -26,7 +26,7 @@ T = {"thread_id": "t", "resource_id": "r"}
 async def until(stream: AsyncIterator[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
     """The chunks up to the first of one of these kinds."""
     seen = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for chunk in stream:
             seen.append(chunk)
             if chunk["type"] in kinds:
@@ -228,12 +228,12 @@ async def test_what_is_stored_while_the_history_loads_comes_once() -> None:
         stream = subscription.stream
         is_held = True
         first = asyncio.ensure_future(anext(stream))  # type: ignore[arg-type]  # it is a coroutine
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await reading.wait()
         # While the old messages are on their way, the step is stored and the next one begins.
         await agent.send_message("more", **T).accepted
         gates.open("g")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await gates.reached("h")
         go_on.set()
         history = await first
