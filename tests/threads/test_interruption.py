@@ -251,7 +251,7 @@ async def test_the_total_limit_goes_on_through_interruptions(scene: ThreadScene)
         silent("g0"),
         silent("g1"),
         gate="g0",
-        stream_options={"model_settings": {"timeout": {"totalMs": 200}}},
+        stream_options={"model_settings": {"timeout": {"totalMs": 3000}}},
     )
     await agent.send_message("more", **T).accepted
     await scene.reached("g1")
