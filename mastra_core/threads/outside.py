@@ -151,9 +151,17 @@ class OutsideThreads:
 
     # -- ownership ------------------------------------------------------------------------
 
-    async def own(self, record: ThreadRecord, entry: InboxEntry, run_id: str) -> str | None:
+    async def own(
+        self, record: ThreadRecord, entry: InboxEntry, run_id: str, *, is_new: bool
+    ) -> str | None:
         """
         Own the thread for a run that answers this entry, which is in storage then.
+
+        Args:
+            record: The thread.
+            entry: What is to be answered.
+            run_id: The run.
+            is_new: It was sent just now; otherwise it waited here, and others may have found it.
 
         Returns:
             None if the thread is ours, else the run of another process that has the signal now;
@@ -178,8 +186,11 @@ class OutsideThreads:
         deadline = self._runtime.clock.monotonic() + _FORWARD_SECONDS
         offered: str | None = None
         while owner is not None:
-            offered = taken_by = run_id_from_owner(owner) or owner
-            if await self.reach.forward(record.key, entry, owner):
+            taken_by = run_id_from_owner(owner) or owner
+            # Nobody is offered what somebody has answered: it would be answered again.
+            is_done = not is_new and await self._is_entry_answered(record, entry)
+            offered = taken_by
+            if is_done or await self.reach.forward(record.key, entry, owner):
                 await self._forward_rest(record, owner, run_id)
                 self._runtime.give_up(record, run_id, holder=taken_by)
                 self._runtime.after_run(record)
@@ -293,6 +304,10 @@ class OutsideThreads:
         """May a run of this agent answer it beside its own input?"""
         return entry.agent_id == agent_id and (not entry.turn or entry.signal.id in begun)
 
+    async def _is_entry_answered(self, record: ThreadRecord, entry: InboxEntry) -> bool:
+        agent = self._find_agent(entry.agent_id)
+        return agent is not None and await self.is_answered(record, agent, entry.signal)
+
     async def _drop_answered(self, record: ThreadRecord, agent: ThreadAgent) -> None:
         """
         The thread is ours anew: whoever had it meanwhile has found what waits here in the inbox.
@@ -346,6 +361,8 @@ class OutsideThreads:
         for entry in entries:
             await self._keep(record.key, entry)
         for entry in entries:
+            if await self.is_answered(record, agent, entry.signal):
+                continue
             if not await self.reach.forward(record.key, entry, owner):
                 # Whoever owns the thread next finds it in the inbox.
                 return
@@ -375,11 +392,16 @@ class OutsideThreads:
         if answered:
             await self.reach.answered(record.key, answered)
         known = record.known_signals() | answered
-        return [
+        adopted = [
             entry
             for entry in fresh
             if entry.signal.id not in known and self._find_agent(entry.agent_id) is not None
         ]
+        for entry in adopted:
+            # Its sender may still be about to offer it.
+            taken = Accepted(action="deliver", run_id=entry.run_id)
+            self._runtime.remember(record.key, entry.signal.id, taken)
+        return adopted
 
     async def _with_left_behind(
         self, key: str, entries: Sequence[InboxEntry], known: Collection[str]
@@ -657,10 +679,10 @@ class OutsideThreads:
         if record is not None and not self.reach.had(key, run_id):
             # Meant for a run that lost the thread: whoever had it meanwhile may have taken it.
             agent = record.active.agent if record.active is not None else record.waiting_agent
-            if agent is None or await agent.has_message(
-                thread_id=record.thread_id, message_id=signal.id
-            ):
+            if agent is None:
                 return False
+            if await agent.has_message(thread_id=record.thread_id, message_id=signal.id):
+                return True
             record = self._runtime.known_record(key)
         if record is None or self._tasks.is_closed or self.reach.held_by(key) is None:
             return False

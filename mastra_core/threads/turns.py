@@ -133,7 +133,7 @@ class ThreadTurns:
         signals, outside = [signal], self._table.outside
         if outside is not None:
             entry = outside.entry_of(agent, signal, run_id=run_id, turn=is_turn, options=options)
-            owner = await outside.own(record, entry, run_id)
+            owner = await outside.own(record, entry, run_id, is_new=True)
             if owner is not None:
                 return Accepted(action="deliver", run_id=owner)
             opening = await outside.opening(record, entry, run_id)
@@ -316,7 +316,7 @@ class ThreadTurns:
                 options=turn.stream_options,
             )
             term = outside.reach.term(record.key)
-            if await outside.own(record, entry, turn.run_id) is not None:
+            if await outside.own(record, entry, turn.run_id, is_new=False) is not None:
                 return
             is_new = term is None or outside.reach.term(record.key) is not term
             if is_new and await outside.is_answered(record, turn.agent, first):

@@ -182,6 +182,14 @@ class Participant:
 
         await until(nobody, within_s=within_s, why=lambda: f"waited for {thread} to be quiet")
 
+    async def is_done(self) -> None:
+        """Wait until nothing is kept for any thread here: no record, lease or subscription."""
+
+        async def is_nothing() -> bool:
+            return not any(self.mastra.threads.counts().values())
+
+        await until(is_nothing, why=lambda: f"left: {self.mastra.threads.counts()}")
+
     @asynccontextmanager
     async def reads(self, *, thread: str = "thread_1") -> AsyncIterator[list[dict[str, Any]]]:
         """Follow the thread in the background: the chunks so far."""

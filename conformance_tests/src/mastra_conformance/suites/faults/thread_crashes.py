@@ -194,6 +194,7 @@ async def _witness(
                 rows = await here.rows()
                 notebook.note("Rows", "\n".join(f"{row.role}: {row.text}" for row in rows))
                 notebook.note("Seen", "\n".join(map(str, seen)))
+        await here.is_done()
         answers = [row.text for row in rows if row.role == "assistant"]
         assert [] == check_view(seen, answers)
 

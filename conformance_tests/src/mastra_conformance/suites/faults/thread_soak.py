@@ -17,7 +17,7 @@ from mastra_conformance.faults.notebook import Notebook
 from mastra_conformance.histories.thread_checker import Sent, check_thread
 from mastra_conformance.opening import Opener
 from mastra_conformance.processes import Processes, Worker, WorkerDiedError
-from mastra_conformance.suites.faults.participants import Participant, participant, until
+from mastra_conformance.suites.faults.participants import Participant, participant
 from mastra_conformance.suites.faults.thread_soak_workers import (
     SENT,
     busy,
@@ -94,22 +94,16 @@ class ThreadSoakSuite(Suite):
             survivor = _run(processes, ledger, name="s", seconds=seconds, threads=threads, seed=0)
             await asyncio.gather(survivor, *lives)
             faults = await _faults(here, ledger, within_s=30.0 + soak_seconds / 2)
-            await until(
-                lambda: _is_nothing(here), why=lambda: f"left: {here.mastra.threads.counts()}"
-            )
+            await here.is_done()
         notebook.note("Ends", ledger.ends)
         sent = sum(len(words) for words in ledger.words.values())
         notebook.note("Sent", sent)
 
         assert [] == faults
-        assert sent > threads
+        assert sent >= _SHORT_THREADS
         for one in ledger.ends:
             assert not any(one["counts"].values()), one
             assert one["after"]["files"] <= one["before"]["files"] + _FILES, one
-
-
-async def _is_nothing(here: Participant) -> bool:
-    return not any(here.mastra.threads.counts().values())
 
 
 async def _live(
@@ -164,5 +158,8 @@ async def _faults(here: Participant, ledger: _Ledger, *, within_s: float) -> lis
         else:
             # What was not accepted, as far as was told, had no place that is known.
             known = [one if one.is_accepted else replace(one, turn=None) for one in sent]
-            faults += [f"{thread}: {fault}" for fault in check_thread(rows, known)]
+            found = check_thread(rows, known)
+            if found:
+                told = " | ".join(f"{row.role}: {row.text}" for row in rows)
+                faults += [f"{thread}: {fault} In: {told}" for fault in found]
     return faults
