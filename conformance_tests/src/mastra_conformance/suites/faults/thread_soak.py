@@ -36,6 +36,8 @@ _THREADS: Final = 300
 _LIFE_S: Final = 5.0
 #: Files that a process may have open more after a soak than in its middle.
 _FILES: Final = 40
+#: So much more memory than in its middle it may have had.
+_MEMORY: Final = 1.5
 
 
 class _Ledger:
@@ -103,7 +105,8 @@ class ThreadSoakSuite(Suite):
         assert sent >= _SHORT_THREADS
         for one in ledger.ends:
             assert not any(one["counts"].values()), one
-            assert one["after"]["files"] <= one["before"]["files"] + _FILES, one
+            assert one["after"]["files"] <= one["middle"]["files"] + _FILES, one
+            assert one["after"]["memory"] <= one["middle"]["memory"] * _MEMORY, one
 
 
 async def _live(

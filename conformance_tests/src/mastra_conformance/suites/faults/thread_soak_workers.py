@@ -44,13 +44,19 @@ class _Busy:
         self._here = here
         self._threads = int(context.arguments["threads"])
         self._rng = random.Random(context.arguments["seed"])
-        self._end = time.monotonic() + float(context.arguments["seconds"])
+        self._seconds = float(context.arguments["seconds"])
+        self._end = time.monotonic() + self._seconds
         self._words = 0
         self._turns: dict[int, int] = {}
 
-    async def run(self) -> None:
-        """Until the time is over."""
-        await asyncio.gather(*(self._send() for _ in range(_SENDERS)))
+    async def run(self) -> dict[str, int]:
+        """Until the time is over; what this process used in the middle of it."""
+        middle, *_ = await asyncio.gather(self._look(), *(self._send() for _ in range(_SENDERS)))
+        return middle
+
+    async def _look(self) -> dict[str, int]:
+        await asyncio.sleep(self._seconds / 2)
+        return _used()
 
     async def _send(self) -> None:
         while time.monotonic() < self._end:
@@ -82,15 +88,14 @@ async def busy(context: WorkerContext) -> dict[str, Any]:
     """Send for some time, then wait until nothing is left to do here; what is still held."""
     async with participant(context.opener, context.arguments["name"]) as here:
         work = _Busy(context, here)
-        await work.run()
-        before = _used()
+        middle = await work.run()
         counts: dict[str, int] = {}
         for _ in range(600):
             counts = here.mastra.threads.counts()
             if not any(counts.values()):
                 break
             await asyncio.sleep(0.05)
-        return {"counts": counts, "before": before, "after": _used()}
+        return {"counts": counts, "middle": middle, "after": _used()}
 
 
 def _used() -> dict[str, int]:
