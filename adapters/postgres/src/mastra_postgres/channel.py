@@ -82,16 +82,16 @@ class Segment:
         writes: bool = False,
         behind: Segment | None = None,
     ) -> None:
-        self.commands = commands
+        self.commands: Sequence[Command] = commands
         #: What follows at once, in a transaction of its own, whatever becomes of this one.
-        self.behind = behind
-        self.future = future
+        self.behind: Segment | None = behind
+        self.future: asyncio.Future[Results] | None = future
         #: It may wait for a lock; others shouldn't wait behind it.
-        self.writes = writes
+        self.writes: bool = writes
         #: It begins a transaction that has to be ended right behind it.
-        self.is_open = is_open
+        self.is_open: bool = is_open
         #: Loop time at which the server is told to stop.
-        self.deadline = deadline
+        self.deadline: float = deadline
         self.results: Results = []
         self.error: BaseException | None = None
         self.expired = False
