@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from mastra_conformance.suites.faults.thread_crashes import ThreadCrashSuite
 
 __all__ = ("TestThreadCrashes",)
@@ -9,3 +11,5 @@ __all__ = ("TestThreadCrashes",)
 
 class TestThreadCrashes(ThreadCrashSuite):
     """The adapters of the command line."""
+
+    other: ClassVar[str | None] = "redis"

@@ -13,6 +13,7 @@ from mastra_conformance import Suite, several_processes
 from mastra_conformance.faults.notebook import Notebook
 from mastra_conformance.histories.thread_checker import Sent, check_thread, check_view
 from mastra_conformance.opening import Opener
+from mastra_conformance.outcomes import not_run
 from mastra_conformance.processes import Processes, Worker, WorkerDiedError
 from mastra_conformance.servers import RunningServer
 from mastra_conformance.subject import find_subject
@@ -105,6 +106,8 @@ class ThreadCrashSuite(Suite):
         "lease.cross_process",
     )
     tier: ClassVar[int] = 4
+    #: Name of the server that keeps events and leases where they don't stand beside messages.
+    other: ClassVar[str | None] = None
 
     @_named(_OWNER)
     async def test_an_owner_dies(
@@ -166,8 +169,10 @@ class ThreadCrashSuite(Suite):
         point: str,
         nth: int,
     ) -> None:
-        """Messages and input are here, events and leases on a Redis."""
-        subject = find_subject(local_server("redis").url, plugins=opener.subject.plugins)
+        """Messages and input are here, events and leases somewhere else."""
+        if self.other is None:
+            not_run("No other server is named for this suite.")
+        subject = find_subject(local_server(self.other).url, plugins=opener.subject.plugins)
         bus = Opener.for_test(
             subject, nodeid=request.node.nodeid, seed=0, clock=opener.clock, ids=opener.ids
         )
