@@ -86,6 +86,8 @@ class QueuedTurn:
     is_follow_up: bool = False
     #: Who may count and cancel what it queued (signals.md 8.3).
     owner_id: str | None = None
+    #: The lease that this process had when it began to wait; None if it had none.
+    term: object | None = None
     #: How often it could not start.
     failures: int = 0
     #: It rests until its next try.

@@ -182,6 +182,7 @@ class ThreadTurns:
                 run_id=run_id,
                 stream_options=dict(options),
                 order=(_QUEUED, next(self._numbers)),
+                term=self._term(record),
                 owner_id=owner_id,
             )
         )
@@ -207,6 +208,7 @@ class ThreadTurns:
                 run_id=run_id or self._ids.new("run"),
                 stream_options=dict(options),
                 order=(_QUEUED, number) if later is None else later.order,
+                term=self._term(record),
             ),
             before=later,
         )
@@ -280,6 +282,7 @@ class ThreadTurns:
                 run_id=self._ids.new("run"),
                 stream_options=last.stream_options if last is not None else {},
                 order=(_FOLLOW_UP, next(self._numbers)),
+                term=self._term(record),
             )
         return record.queues.take_turn()
 
@@ -315,11 +318,10 @@ class ThreadTurns:
                 turn=not turn.is_follow_up,
                 options=turn.stream_options,
             )
-            term = outside.reach.term(record.key)
             if await outside.own(record, entry, turn.run_id, is_new=False) is not None:
                 return
-            is_new = term is None or outside.reach.term(record.key) is not term
-            if is_new and await outside.is_answered(record, turn.agent, first):
+            has_waited = turn.term is None or self._term(record) is not turn.term
+            if has_waited and await outside.is_answered(record, turn.agent, first):
                 # Whoever had the thread meanwhile has found it in the inbox.
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
@@ -338,6 +340,11 @@ class ThreadTurns:
             resource_id=record.resource_id,
             stream_options=turn.stream_options,
         )
+
+    def _term(self, record: ThreadRecord) -> object | None:
+        """The lease of the thread: as long as it is the same one, nobody else had it."""
+        outside = self._table.outside
+        return None if outside is None else outside.reach.term(record.key)
 
     async def _failed(self, record: ThreadRecord, turn: QueuedTurn, error: Exception) -> None:
         failures = turn.failures + 1

@@ -166,8 +166,9 @@ def check_view(
     current: str | None = None
     for chunk in chunks:
         run_id, kind = str(chunk.get("runId")), str(chunk.get("type"))
-        if ended.get(run_id) == "error" and kind == "start":
-            # Its owner was lost, and another one answers under the id that was promised.
+        if ended.get(run_id) == "error" and kind in ("start", "error"):
+            # Its owner was lost, and another one answers, or tries to, under the id that was
+            # promised.
             del ended[run_id]
             texts[run_id] = []
             current = run_id
