@@ -51,8 +51,9 @@ class _Busy:
 
     async def run(self) -> dict[str, int]:
         """Until the time is over; what this process used in the middle of it."""
-        middle, *_ = await asyncio.gather(self._look(), *(self._send() for _ in range(_SENDERS)))
-        return middle
+        looking = asyncio.ensure_future(self._look())
+        await asyncio.gather(looking, *(self._send() for _ in range(_SENDERS)))
+        return looking.result()
 
     async def _look(self) -> dict[str, int]:
         await asyncio.sleep(self._seconds / 2)
