@@ -376,8 +376,8 @@ class OutsideThreads:
         found = await self.reach.waiting(record.key) if entries is None else entries
         known = record.known_signals()
         fresh = [entry for entry in found if entry.signal.id not in known]
-        if fresh:
-            fresh = await self._with_left_behind(record.key, fresh, known)
+        left = await self._left_behind(record.key, fresh, known) if fresh else []
+        fresh = sorted([*fresh, *left], key=lambda entry: entry.order)
         #: Cancelled here while they were on their way.
         answered = {
             entry.signal.id
@@ -401,19 +401,22 @@ class OutsideThreads:
             # Its sender may still be about to offer it.
             taken = Accepted(action="deliver", run_id=entry.run_id)
             self._runtime.remember(record.key, entry.signal.id, taken)
+        for entry in adopted:
+            if entry in left:
+                # Whoever looks for it from now on looks in the inbox.
+                await self._keep(record.key, entry)
         return adopted
 
-    async def _with_left_behind(
+    async def _left_behind(
         self, key: str, entries: Sequence[InboxEntry], known: Collection[str]
     ) -> list[InboxEntry]:
         """A process may have died on this thread: with what was sent to it and kept nowhere."""
         seen = {*known, *(entry.signal.id for entry in entries)}
-        found = [
+        return [
             InboxEntry(signal=one.signal, agent_id=one.agent_id or entries[0].agent_id)
             for one in await self.reach.left_behind(key)
             if one.signal.id not in seen
         ]
-        return sorted([*entries, *found], key=lambda entry: entry.order)
 
     def _queue(self, record: ThreadRecord, entry: InboxEntry) -> None:
         agent = self._find_agent(entry.agent_id)
@@ -709,19 +712,23 @@ class OutsideThreads:
         record = self._runtime.known_record(key)
         if record is None:
             return False
+        if signal.id not in record.known_signals():
+            # It came before: it is answered, or stands in the inbox.
+            return True
         agent = record.active.agent if record.active is not None else record.waiting_agent
         if agent is None:
             return False
         try:
             await self._keep(key, self.entry_of(agent, signal, run_id=run_id, turn=turn))
+            record = self._runtime.record(*split_key(key))
+            if signal.id not in record.known_signals():
+                # Its run may have ended meanwhile, or somebody took it back.
+                await self.is_answered(record, agent, signal)
         except MastraError:
             # It will be answered, unless this process dies before.
             logger.warning("a signal from elsewhere was not kept", exc_info=True)
             return False
-        record = self._runtime.known_record(key)
-        if record is None or signal.id not in record.known_signals():
-            # Its run has ended meanwhile, or somebody took it back.
-            await self.reach.answered(key, [signal.id])
+        self._runtime.drop_if_forgettable(record)
         return True
 
     async def take_late(self, key: str, run_id: str, signal: Signal) -> None:

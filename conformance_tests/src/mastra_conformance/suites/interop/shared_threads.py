@@ -42,6 +42,8 @@ _NODE_MEMORY: Final = {"memory": {"thread": TARGET["thread_id"], "resource": TAR
 _GATE: Final = {"type": "gate", "name": "go"}
 _SECOND_GATE: Final = {"type": "gate", "name": "on"}
 _NODE_GATE: Final = {"gate": "go"}
+#: What either side sends in a row.
+_MANY: Final = 20
 #: Ours, and Node's.
 _ECHO: Final = "data-user-message"
 
@@ -236,6 +238,31 @@ class SharedThreadInteropSuite(InteropSuite):
             await until(_nothing_waits(q))
 
         assert ["first", "one", "second", "two"] == texts
+
+    async def test_both_send_without_a_pause(self, place: Opener, node: NodePeer) -> None:
+        """Whoever has the thread when: each signal stands there once, and an answer follows."""
+        await _start(node, [])
+        async with neighbour(place) as p, reads(p), _reads_of(node):
+            ours = [f"ours {number}" for number in range(_MANY)]
+            theirs = [f"theirs {number}" for number in range(_MANY)]
+
+            async def send_ours() -> None:
+                for one in ours:
+                    await p.send(one)
+
+            async def send_theirs() -> None:
+                for one in theirs:
+                    await _send(node, one)
+
+            await asyncio.gather(send_ours(), send_theirs())
+            await p.answered(*ours, *theirs)
+            await p.is_free()
+            await until(_nothing_waits(p))
+            texts = await p.texts()
+
+        sent = [one for one in texts if one.startswith(("ours", "theirs"))]
+        assert sorted([*ours, *theirs]) == sorted(sent)
+        assert ours == [one for one in sent if one in ours]
 
     # -- abort ----------------------------------------------------------------------------
 
