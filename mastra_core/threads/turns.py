@@ -135,7 +135,8 @@ class ThreadTurns:
             entry = outside.entry_of(agent, signal, run_id=run_id, turn=is_turn, options=options)
             owner = await outside.own(record, entry, run_id, is_new=True)
             if owner is not None:
-                return Accepted(action="deliver", run_id=owner)
+                # A turn gets the run that it was promised, wherever that runs.
+                return Accepted(action="deliver", run_id=run_id if is_turn else owner)
             opening = await outside.opening(record, entry, run_id)
             if not opening:
                 if opening is None:

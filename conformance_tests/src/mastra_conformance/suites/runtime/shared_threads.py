@@ -234,6 +234,7 @@ class SharedThreadSuite(_Shared):
         async with (
             neighbour(opener, [[text("one"), _GATE], [text("two")]]) as q,
             neighbour(opener) as p,
+            reads(q) as seen,
         ):
             woken = await q.send("first")
             await q.gates.reached("go")
@@ -243,6 +244,7 @@ class SharedThreadSuite(_Shared):
             q.gates.open("go")
             await q.answered("first", "its own")
             await until(_nothing_waits(q))
+            await until(lambda: _types(seen).count("finish") == 2)
             texts = await q.texts()
             first = str(q.model.requests[0].prompt)
             requests = len(q.model.requests), len(p.model.requests)
@@ -250,6 +252,7 @@ class SharedThreadSuite(_Shared):
             steps = len(await woken.output.steps)
 
         assert "deliver" == queued.action
+        assert [woken.run_id, queued.run_id] == list(dict.fromkeys(c.get("runId") for c in seen))
         assert ["first", "one", "its own", "two"] == texts
         assert "its own" not in first
         assert (2, 0) == requests
