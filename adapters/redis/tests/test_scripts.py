@@ -59,6 +59,9 @@ class _Forged:
         self.name, self.text, self.sha = name, text.encode(), "0" * 40
 
 
+#: The server is one for all examples; a busy machine is slow.
+_EXCUSED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
     lambda inner: (
@@ -68,9 +71,7 @@ json_values = st.recursive(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, deadline=None, suppress_health_check=_EXCUSED)
 @given(
     # Chosen before the test begins: what Hypothesis raises while it chooses would end the runner.
     chosen=st.dictionaries(st.text(max_size=5), json_values, min_size=1, max_size=4).flatmap(
@@ -92,9 +93,7 @@ async def test_a_member_is_found_as_it_stands(
     assert value[name] == json.loads(found)
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, deadline=None, suppress_health_check=_EXCUSED)
 @given(ms=st.integers(-62_135_596_800_000, 253_402_300_799_999))
 async def test_times_are_those_of_javascript(server: Server, ms: int) -> None:
     """There and back, over all years that can be written."""
