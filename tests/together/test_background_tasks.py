@@ -182,10 +182,14 @@ async def test_a_killed_process_loses_no_task(tmp_path: Path, place: str) -> Non
 
 
 async def _told(app: Mastra) -> list[tuple[str, Any]]:
-    """The calls of the thread, once none of them is a placeholder."""
+    """The calls of the thread, once none of them is open or a placeholder."""
     async with asyncio.timeout(60):
         while True:
             await manager_of(app)._recovery.look()
-            told = [(call["state"], call["result"]) for call in await calls_of(app)]
-            if not any(str(result).startswith("Background task") for _, result in told) and told:
+            told = [(call["state"], call.get("result")) for call in await calls_of(app)]
+            is_open = any(
+                state == "call" or str(result).startswith("Background task")
+                for state, result in told
+            )
+            if told and not is_open:
                 return told
