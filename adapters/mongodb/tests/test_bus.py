@@ -290,3 +290,23 @@ async def test_history_hides_no_event_whose_hint_was_lost(
 
     await seen.until(2)
     await member.until(2)
+
+
+async def test_a_reader_ahead_of_the_end_leaves_no_hole(buses: list[MongoPubSub]) -> None:
+    """That nothing was found behind a place doesn't mean that something is there."""
+    bus = buses[0]
+    await bus.subscribe("t", Recorder())
+    for number in range(2):
+        await bus.publish("t", event(number))
+    driver: Any = bus._driver
+    epoch, _ = await driver.locate("t", "latest")
+    # As after a hint that told of nothing: the database is asked.
+    driver._unsure.add("t")
+
+    page = await driver.read_after("t", (epoch, 4), 10)
+    for number in range(2, 5):
+        await bus.publish("t", event(number))
+
+    assert ([], (epoch, 4)) == (list(page.entries), page.position)
+    history = await bus.get_history("t")
+    assert [(number, number) for number in range(5)] == [(e.index, e.data) for e in history]

@@ -275,7 +275,9 @@ class MongoDriver:
         if tail is not None and page.position[0] != ANY_EPOCH and is_end:
             known = (tail.epoch, tail.last)
             tail.reached(page.position)
-            self._log.learn(topic, *page.position)
+            if page.position != position:
+                # Only what was found is there: a reader may stand ahead of the end.
+                self._log.learn(topic, *page.position)
             if known != (tail.epoch, tail.last):
                 # Somebody read what no hint told of; those who wait wouldn't find it by looking.
                 self._tell(topic)

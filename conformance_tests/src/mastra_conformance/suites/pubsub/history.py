@@ -71,11 +71,14 @@ class HistorySuite(Suite):
         seen = Recorder()
 
         await pubsub.subscribe_from_offset("t", 4, seen)
+        # Its reader has looked, and found nothing, before anything comes.
+        await pubsub.flush()
         await publish_all(pubsub, "t", [2, 3, 4, 5])
 
         await seen.until(2)
         await pubsub.flush()
         assert [4, 5] == seen.data
+        assert list(range(6)) == [event.index for event in await pubsub.get_history("t")]
 
     async def test_replay_is_everything_then_live(self, pubsub: PubSub) -> None:
         """Without a gap or a duplicate."""
