@@ -54,15 +54,9 @@ class AgentTurns:
         stream_options: Mapping[str, Any],
     ) -> ModelOutput:
         """Start a run that these signals open."""
-        options = {"thread_id": thread_id, "resource_id": resource_id, **stream_options}
-        chosen = self._agent.options({**options, "run_id": run_id})
-        builder = RunBuilder(self._agent, chosen)
-        return await started(
-            builder,
-            builder.start_with_signals(signals),
-            thread_id=thread_id,
-            resource_id=resource_id,
-        )
+        thread = {"thread_id": thread_id, "resource_id": resource_id}
+        builder = self._builder(run_id, {**thread, **stream_options})
+        return await started(builder, builder.start_with_signals(signals), **thread)
 
     async def continue_turn(
         self,
@@ -74,15 +68,12 @@ class AgentTurns:
         stream_options: Mapping[str, Any],
     ) -> ModelOutput:
         """Start a run with messages."""
-        options = {"thread_id": thread_id, "resource_id": resource_id, **stream_options}
-        chosen = self._agent.options({**options, "run_id": run_id})
-        builder = RunBuilder(self._agent, chosen)
-        return await started(
-            builder,
-            builder.start_reserved(messages),
-            thread_id=thread_id,
-            resource_id=resource_id,
-        )
+        thread = {"thread_id": thread_id, "resource_id": resource_id}
+        builder = self._builder(run_id, {**thread, **stream_options})
+        return await started(builder, builder.start_reserved(messages), **thread)
+
+    def _builder(self, run_id: str, options: Mapping[str, Any]) -> RunBuilder:
+        return RunBuilder(self._agent, self._agent.options({**options, "run_id": run_id}))
 
     async def cancel_parked(self, run_id: str) -> None:
         """End a run that waits for data, without an answer."""
