@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from mastra_core.messages.message_list import ListedMessage
 from mastra_core.processors import ProcessorArgs
 from mastra_processors.guard import Guard, GuardOptions
-from mastra_processors.held_text import HeldText
+from mastra_processors.held_text import HeldText, hold
 from mastra_processors.redaction import Match, redacted, regions_of
 from mastra_processors.regex_presets import Rule
 from mastra_processors.texts import change_texts, text_of, texts_of
@@ -26,7 +26,6 @@ RedactionMethod = Literal["mask", "hash", "remove", "placeholder"]
 
 #: Letters and digits at the end that a mask in the form of the value leaves readable.
 _SHOWN: Final = 4
-_AMID: Final = frozenset({"raw", "response-metadata"})
 
 
 class Finding(BaseModel):
@@ -119,23 +118,13 @@ class Detector(Guard[DetectorOptionsT], ABC):
 
     async def check_chunk(self, args: ProcessorArgs) -> dict[str, Any] | None:
         """Hold text until there is enough to judge."""
-        part = args.part
-        if part is None or part["type"] in _AMID:
-            return part
-        held: HeldText | None = args.state.get("held")
-        if held is None:
-            if part["type"] != "text-delta":
-                return part
-            held = args.state["held"] = HeldText()
-        elif part["type"] != "text-delta" or held.block != part["payload"].get("id"):
-            del args.state["held"]
-            assert args.push is not None
-            args.push(part)
-            return await self._let_go(args, held, is_end=True)
-        held.add(part)
-        if len(held.text) - held.start < self.options.buffer_size:
+        taken = hold(args)
+        if taken is None:
+            return args.part
+        held, is_end = taken
+        if not is_end and len(held.text) - held.start < self.options.buffer_size:
             return None
-        return await self._let_go(args, held, is_end=False)
+        return await self._let_go(args, held, is_end=is_end)
 
     async def _let_go(
         self, args: ProcessorArgs, held: HeldText, *, is_end: bool

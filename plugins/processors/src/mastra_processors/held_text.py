@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from mastra_core.processors import ProcessorArgs
 from mastra_processors.redaction import Match, Region, redacted
 
-__all__ = ("HeldText",)
+__all__ = ("HeldText", "hold")
 
 _Chunk = dict[str, Any]
 
 #: What has gone out stays in sight so far, for patterns that look at what stands before.
 _BEHIND: Final = 64
+#: Chunks that may stand amid a text; any other one ends it.
+_AMID: Final = frozenset({"raw", "response-metadata"})
 
 
 class HeldText:
@@ -91,3 +94,29 @@ class HeldText:
         if not shown:
             return None
         return {**self._last, "payload": {**self._last["payload"], "text": shown}}
+
+
+def hold(args: ProcessorArgs) -> tuple[HeldText, bool] | None:
+    """
+    Take the chunk of a stream hook in, if it belongs to a text.
+
+    Returns:
+        The text and whether it has ended; None for a chunk that passes on as it is. The chunk
+        that ends a text is pushed: all that waits goes first, and it comes back behind it.
+    """
+    part = args.part
+    if part is None or part["type"] in _AMID:
+        return None
+    held: HeldText | None = args.state.get("held")
+    is_text = part["type"] == "text-delta"
+    if held is None:
+        if not is_text:
+            return None
+        held = args.state["held"] = HeldText()
+    elif not is_text or held.block != part["payload"].get("id"):
+        del args.state["held"]
+        assert args.push is not None
+        args.push(part)
+        return held, True
+    held.add(part)
+    return held, False

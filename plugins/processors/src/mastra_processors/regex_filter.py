@@ -6,13 +6,13 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from mastra_core.processors import ProcessorArgs
 from mastra_processors.built_in import BuiltIn
-from mastra_processors.held_text import HeldText
+from mastra_processors.held_text import HeldText, hold
 from mastra_processors.off_loop import off_loop
 from mastra_processors.options import Options
 from mastra_processors.redaction import Match, Region, find_matches, redacted, regions_of
@@ -24,9 +24,6 @@ __all__ = ("RegexFilter", "RegexFilterOptions", "RegexRule")
 logger = logging.getLogger(__name__)
 
 _Chunk = dict[str, Any]
-
-#: Chunks that may stand amid a text; any other one ends it.
-_AMID: Final = frozenset({"raw", "response-metadata"})
 
 
 class RegexRule(Options):
@@ -162,22 +159,11 @@ class RegexFilter(BuiltIn[RegexFilterOptions]):
 
     async def process_output_stream(self, args: ProcessorArgs) -> _Chunk | None:
         """Hook 6: let a text go once no match can begin in it any more."""
-        part = args.part
-        if part is None or self.options.phase == "input" or part["type"] in _AMID:
-            return part
-        held: HeldText | None = args.state.get("held")
-        if held is None:
-            if part["type"] != "text-delta":
-                return part
-            held = args.state["held"] = HeldText()
-        elif part["type"] != "text-delta" or held.block != part["payload"].get("id"):
-            # All that waits goes first; the chunk comes back here behind it.
-            del args.state["held"]
-            assert args.push is not None
-            args.push(part)
-            return await self._let_go(args, held, is_end=True)
-        held.add(part)
-        return await self._let_go(args, held, is_end=False)
+        taken = None if self.options.phase == "input" else hold(args)
+        if taken is None:
+            return args.part
+        held, is_end = taken
+        return await self._let_go(args, held, is_end=is_end)
 
     async def _let_go(self, args: ProcessorArgs, held: HeldText, *, is_end: bool) -> _Chunk | None:
         size = self.options.stream_carryover_size
