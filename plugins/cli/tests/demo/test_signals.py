@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,10 @@ PHASES = (
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One demo on a file; its summary, and what was told meanwhile."""
-    url = f"file:{tmp_path_factory.mktemp('demo') / 'shared.db'}"
+    return _play(f"file:{tmp_path_factory.mktemp('demo') / 'shared.db'}")
+
+
+def _play(url: str) -> tuple[Any, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "mastra_cli", "demo", "signals", "--url", url, "--json"],
         capture_output=True,
@@ -41,6 +45,19 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_what_was_accepted_is_answered_by_the_process_that_is_left(played: Any) -> None:
     summary, _, url = played
 
+    _answered_by_the_other(summary, url)
+
+
+@pytest.mark.parametrize("product", ["postgres", "mongodb", "redis"])
+def test_a_server_alone_is_enough_for_two_processes(
+    product: str, local_server: Callable[[str], Any]
+) -> None:
+    summary, _, url = _play(local_server(product).url)
+
+    _answered_by_the_other(summary, url)
+
+
+def _answered_by_the_other(summary: dict[str, Any], url: str) -> None:
     assert {
         "url": url,
         "sent": 2,
