@@ -160,7 +160,7 @@ NOT_HERE = 3
 NOX = [sys.executable, "-m", "nox", "--non-interactive"]
 CI_FIRST = ["types", "rooms", "lint"]
 #: What runs side by side, the longest first; the rest of the matrix is for ``nox -s conformance``.
-CI_LANES = 2
+CI_LANES = 3
 #: So many sessions may fail beside others and are repeated alone; the table of durations says so.
 CI_AGAIN = 3
 CI_THEN = [
@@ -538,6 +538,9 @@ def judge(
     Path(out).unlink(missing_ok=True)
     junit = report("junit", f"{kind}-{name}.xml")
     env = {"PYTEST_ADDOPTS": f"-p no:randomly --junit-xml={junit}", **(variables or {})}
+    if variables and subject.adapter != "memory":
+        env["PYTEST_ADDOPTS"] += " -p measured_tiers"
+        env["PYTHONPATH"] = str(ROOT / "tools")
     if subject.server is not None:
         fetch_servers(place, subject.server)
     measuring = ["coverage", "run"] if variables else []
