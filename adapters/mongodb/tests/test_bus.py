@@ -16,10 +16,10 @@ from mastra_core.errors import FencedOutError
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.events import Event
 from mastra_mongodb import MongoLease, MongoPubSub, MongoSettings
-from mastra_mongodb.home import share_home
 from mastra_mongodb.pubsub.envelope import Row, encode_event, event_document, row_from
 from mastra_mongodb.pubsub.sweeper import Sweeper
 from mastra_mongodb.pubsub.tails import Tail
+from mastra_mongodb.sharing import share_place
 
 pytestmark = pytest.mark.anyio
 
@@ -54,11 +54,11 @@ async def test_a_lone_member_of_a_set_is_asked_to_write_its_journal(
 ) -> None:
     """Else its change stream shows others ten times a second what was published."""
     settings = MongoSettings(url=server, database=database.name)
-    async with share_home(settings, AdapterContext()) as home:
-        await home.feed.ring([{"t": "t", "e": 1, "s": 1}])
+    async with share_place(settings, AdapterContext()) as place:
+        await place.feed.ring([{"t": "t", "e": 1, "s": 1}])
         asked = [task for task in asyncio.all_tasks() if task.get_name() == "mongodb-journal"]
 
-        assert home.pool.is_alone == is_asked
+        assert place.pool.is_alone == is_asked
         assert bool(asked) == is_asked
         await asyncio.gather(*asked)
 
@@ -179,7 +179,7 @@ async def test_an_idle_topic_is_emptied_and_works_again(server: str, database: D
         await bus.publish("t", event(1))
         await bus.publish("workflows", event(2))
         driver = bus._mongo  # the sweeper comes once a minute; here it comes now
-        sweeper = Sweeper(driver._home, driver._log, "me", interval_ms=1_000)
+        sweeper = Sweeper(driver._place, driver._log, "me", interval_ms=1_000)
         await asyncio.sleep(0.01)
 
         await sweeper.sweep()

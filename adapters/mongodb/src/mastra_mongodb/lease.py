@@ -26,7 +26,6 @@ from mastra_core.errors import LeaseError, LeaseUnavailableError, PubSubClosedEr
 from mastra_core.plugins.context import AdapterContext
 from mastra_mongodb.capabilities import LEASE_CAPABILITIES
 from mastra_mongodb.errors import lease_errors
-from mastra_mongodb.home import Home, bus_ddl, plan_bus, share_home
 from mastra_mongodb.lease_stages import (
     SIGHT,
     acquire_stages,
@@ -38,6 +37,7 @@ from mastra_mongodb.lease_stages import (
 from mastra_mongodb.migrate import MigrationPlan
 from mastra_mongodb.pool import Collection
 from mastra_mongodb.settings import MongoSettings
+from mastra_mongodb.sharing import Place, ddl_of_place, plan_of_place, share_place
 
 __all__ = ("Document", "MongoLease")
 
@@ -55,7 +55,7 @@ class _Watch(LeaseWatch):
     known_fence: int = 0
 
 
-class MongoLease(WatchedLease[Home, _Watch]):
+class MongoLease(WatchedLease[Place, _Watch]):
     """
     A lease provider; opens itself with the first call.
 
@@ -97,26 +97,26 @@ class MongoLease(WatchedLease[Home, _Watch]):
     ) -> LeaseGrant:
         """Take the key if it is free, expired or already ours."""
         check_ttl(ttl_ms)
-        home = await self._opened()
+        place = await self._opened()
         holder = holder or self._holder
         asked_at = self._clock.monotonic()
         stages = acquire_stages(
             _text(owner), _text(holder), ttl_ms, lock_delay_ms=self._settings.lock_delay_ms
         )
         with lease_errors("acquire_lease", self._where):
-            found = await self._upsert(home, key, stages)
+            found = await self._upsert(place, key, stages)
             if found["owner"] != _text(owner):
                 return self._refused(key, _sight_of(found))
             grant = self._granted(owner, found, ttl_ms)
             self._held.acquired_as(key, owner, holder)
-            await self._hold(home, key, owner, grant, asked_at + ttl_ms / 1000)
+            await self._hold(place, key, owner, grant, asked_at + ttl_ms / 1000)
         return grant
 
-    async def _upsert(self, home: Home, key: str, stages: list[Any]) -> Document:
+    async def _upsert(self, place: Place, key: str, stages: list[Any]) -> Document:
         """One command; another one only if two were the first for the key at once."""
         for _ in range(_TRIES):
             try:
-                found = await home.leases().find_one_and_update(
+                found = await place.leases().find_one_and_update(
                     {"_id": self._name(key)},
                     stages,
                     projection=SIGHT,
@@ -203,27 +203,27 @@ class MongoLease(WatchedLease[Home, _Watch]):
         holder: str | None,
     ) -> Document | None:
         """Change the live term of a caller, in one command; None if it isn't his."""
-        home = await self._opened()
+        place = await self._opened()
         mine = _text(self._held.holder_of(key, owner, holder))
         wanted = own_filter(self._name(key), _text(owner), fence=fence, holder=mine)
         with lease_errors(operation, self._where):
-            found: Document | None = await home.leases().find_one_and_update(
+            found: Document | None = await place.leases().find_one_and_update(
                 wanted, stages, projection=SIGHT, return_document=ReturnDocument.AFTER
             )
         return found
 
     # -- life ------------------------------------------------------------------------------
 
-    def _open_place(self) -> AbstractAsyncContextManager[Home]:
-        return share_home(self._settings, self._context)
+    def _open_place(self) -> AbstractAsyncContextManager[Place]:
+        return share_place(self._settings, self._context)
 
     def _open_errors(self) -> AbstractContextManager[None]:
         return lease_errors("open", self._where)
 
-    def _leave(self, place: Home) -> None:
+    def _leave(self, place: Place) -> None:
         place.feed.leave(self)
 
-    async def _release_all(self, place: Home) -> None:
+    async def _release_all(self, place: Place) -> None:
         for key, held in self._held.take():
             wanted = own_filter(self._name(key), _text(held.owner), fence=held.fence, holder=None)
             with suppress(LeaseError, PubSubClosedError), lease_errors("close", self._where):
@@ -234,22 +234,22 @@ class MongoLease(WatchedLease[Home, _Watch]):
     async def plan_migration(self) -> MigrationPlan:
         """What opening would do to the database right now; nothing is changed."""
         with lease_errors("plan", redact_url(self._settings.url)):
-            return await plan_bus(self._settings)
+            return await plan_of_place(self._settings)
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, for the MongoDB shell."""
-        return bus_ddl(self._settings)
+        return ddl_of_place(self._settings)
 
     def open_resources(self) -> Mapping[str, int]:
         """What the provider holds open right now, by kind."""
-        return {"homes": int(self._place is not None), "leases": len(self._held)}
+        return {"places": int(self._place is not None), "leases": len(self._held)}
 
     # -- asking ----------------------------------------------------------------------------
 
     async def _look(self, key: str) -> Sight:
-        home = await self._opened()
-        leases = home.leases()
-        if home.pool.is_replicated:
+        place = await self._opened()
+        leases = place.leases()
+        if place.pool.is_replicated:
             # A primary that was deposed and doesn't know it must not answer (L11).
             leases = leases.with_options(read_concern=ReadConcern("linearizable"))
         return await self._find(leases, key)
@@ -275,17 +275,17 @@ class MongoLease(WatchedLease[Home, _Watch]):
         return _text(f"{self._namespace}{key}")
 
     async def _ring(self, key: str) -> None:
-        home = self._place
-        if home is not None:
+        place = self._place
+        if place is not None:
             with suppress(LeaseError), lease_errors("ring", self._where):
-                await home.feed.ring([{"k": self._name(key)}])
+                await place.feed.ring([{"k": self._name(key)}])
             self.on_lease(self._name(key))
 
     async def _hold(
-        self, home: Home, key: str, owner: str, grant: LeaseGrant, until: float
+        self, place: Place, key: str, owner: str, grant: LeaseGrant, until: float
     ) -> None:
         if self._held.hold(key, owner, grant.fence, until):
-            await home.feed.ring([{"k": self._name(key)}])
+            await place.feed.ring([{"k": self._name(key)}])
             self.on_lease(self._name(key))
 
     # -- watching --------------------------------------------------------------------------
@@ -299,9 +299,9 @@ class MongoLease(WatchedLease[Home, _Watch]):
 
     async def _look_first(self, watch: _Watch) -> None:
         """See how it looks now, and again when the feed tells of every change."""
-        home = await self._opened()
+        place = await self._opened()
         self._saw(watch, await self._glance(watch.key))
-        await home.feed.follow(self)
+        await place.feed.follow(self)
         self._saw(watch, await self._glance(watch.key))
 
     def _saw(self, watch: _Watch, sight: Sight) -> bool:

@@ -10,11 +10,11 @@ from mastra_core.base.redact import redact_url
 from mastra_core.bus import EventEngine
 from mastra_core.plugins.context import AdapterContext
 from mastra_mongodb.errors import bus_errors
-from mastra_mongodb.home import bus_ddl, plan_bus, share_home
 from mastra_mongodb.lease import MongoLease
 from mastra_mongodb.migrate import MigrationPlan
 from mastra_mongodb.pubsub.driver import MongoDriver
 from mastra_mongodb.settings import MongoSettings
+from mastra_mongodb.sharing import ddl_of_place, plan_of_place, share_place
 
 __all__ = ("MongoPubSub",)
 
@@ -46,7 +46,7 @@ class MongoPubSub(EventEngine):
         self._mongo_settings = settings
         self._mongo = MongoDriver(
             settings,
-            share_home(settings, context),
+            share_place(settings, context),
             where=redact_url(settings.address),
             clock=context.clock,
             ids=context.ids,
@@ -69,11 +69,11 @@ class MongoPubSub(EventEngine):
     async def plan_migration(self) -> MigrationPlan:
         """What opening would do to the database right now; nothing is changed."""
         with bus_errors("plan", redact_url(self._mongo_settings.url)):
-            return await plan_bus(self._mongo_settings)
+            return await plan_of_place(self._mongo_settings)
 
     def export_ddl(self) -> str:
         """Everything that an empty database needs, for the MongoDB shell."""
-        return bus_ddl(self._mongo_settings)
+        return ddl_of_place(self._mongo_settings)
 
     def open_resources(self) -> Mapping[str, int]:
         """What the bus holds open right now, by kind."""

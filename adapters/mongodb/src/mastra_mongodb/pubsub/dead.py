@@ -13,10 +13,10 @@ from mastra_core.bus import Dead
 from mastra_core.contracts.pubsub import DeadLetter
 from mastra_core.errors import WireDecodeError
 from mastra_core.wire.events import Event, event_to_wire
-from mastra_mongodb.home import Home
 from mastra_mongodb.pool import Session
 from mastra_mongodb.pubsub.envelope import event_from_text
 from mastra_mongodb.pubsub.groups import Held
+from mastra_mongodb.sharing import Place
 
 __all__ = ("DeadLetters",)
 
@@ -28,8 +28,8 @@ _RETENTION_MS: Final = 7 * 24 * 3_600_000
 class DeadLetters:
     """The dead letters of one database."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     async def bury(
         self,
@@ -50,7 +50,7 @@ class DeadLetters:
         letter_id = held.letter or uuid5(key, group, dead.position[0], dead.position[1])
         error = dead.error or held.last_error
         text = encode(event_to_wire(event), lenient=True)
-        stored = await self._home.dead().find_one_and_update(
+        stored = await self._place.dead().find_one_and_update(
             {"_id": letter_id},
             [
                 {
@@ -78,7 +78,7 @@ class DeadLetters:
         if group is not None:
             wanted["group"] = group
         letters: list[DeadLetter] = []
-        async for stored in self._home.dead().find(wanted).sort({"deadAt": 1, "_id": 1}):
+        async for stored in self._place.dead().find(wanted).sort({"deadAt": 1, "_id": 1}):
             event = self._event(stored, topic)
             if event is not None:
                 letters.append(_letter(stored, topic, event))
@@ -94,12 +94,12 @@ class DeadLetters:
     async def find(self, key: str, letter_id: str) -> str | None:
         """The group of a letter that waits; None without one."""
         wanted = {"_id": letter_id, "topic": key, "requeued": {"$ne": True}}
-        stored = await self._home.dead().find_one(wanted, {"group": 1})
+        stored = await self._place.dead().find_one(wanted, {"group": 1})
         return None if stored is None else str(stored["group"])
 
     async def hide(self, letter_id: str) -> bool:
         """Its event is with its group again; False if somebody else said so."""
-        result = await self._home.dead().update_one(
+        result = await self._place.dead().update_one(
             {"_id": letter_id, "requeued": {"$ne": True}}, {"$set": {"requeued": True}}
         )
         return bool(result.modified_count)
@@ -108,7 +108,7 @@ class DeadLetters:
         """The events of requeued letters."""
         if not letter_ids:
             return {}
-        cursor = self._home.dead().find({"_id": {"$in": list(letter_ids)}})
+        cursor = self._place.dead().find({"_id": {"$in": list(letter_ids)}})
         return {
             stored["_id"]: event
             async for stored in cursor
@@ -118,11 +118,11 @@ class DeadLetters:
     async def forget(self, letter_ids: Sequence[str]) -> None:
         """Their events were settled."""
         if letter_ids:
-            await self._home.dead().delete_many({"_id": {"$in": list(letter_ids)}})
+            await self._place.dead().delete_many({"_id": {"$in": list(letter_ids)}})
 
     async def purge(self, key: str) -> int:
         """Forget the letters of a topic; how many there were."""
-        result = await self._home.dead().delete_many({"topic": key, "requeued": {"$ne": True}})
+        result = await self._place.dead().delete_many({"topic": key, "requeued": {"$ne": True}})
         return result.deleted_count
 
 

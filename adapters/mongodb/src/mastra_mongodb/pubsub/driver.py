@@ -30,7 +30,6 @@ from mastra_core.errors import FencedOutError, PubSubClosedError
 from mastra_core.wire.events import Event
 from mastra_mongodb.capabilities import PUBSUB_CAPABILITIES
 from mastra_mongodb.errors import bus_errors, is_duplicate, is_transient
-from mastra_mongodb.home import Home
 from mastra_mongodb.pool import Session
 from mastra_mongodb.pubsub.dead import DeadLetters
 from mastra_mongodb.pubsub.envelope import Payload, encode_event, event_document, row_from
@@ -39,6 +38,7 @@ from mastra_mongodb.pubsub.log import ANY_EPOCH, Log, LogLimits, Placed
 from mastra_mongodb.pubsub.sweeper import Sweeper
 from mastra_mongodb.pubsub.tails import Tail
 from mastra_mongodb.settings import MongoSettings
+from mastra_mongodb.sharing import Place
 
 __all__ = ("MongoDriver",)
 
@@ -67,7 +67,7 @@ class MongoDriver:
     def __init__(
         self,
         settings: MongoSettings,
-        shared: AbstractAsyncContextManager[Home],
+        shared: AbstractAsyncContextManager[Place],
         *,
         where: str,
         clock: Clock,
@@ -81,7 +81,7 @@ class MongoDriver:
         self._clock = clock
         self._ids = ids
         self._namespace = namespace
-        self._opened: Home | None = None
+        self._opened: Place | None = None
         self._log: Log
         self._groups: Groups
         self._dead: DeadLetters
@@ -107,19 +107,19 @@ class MongoDriver:
 
     async def open(self) -> None:
         with bus_errors("open", self._where):
-            home = await self._shared.__aenter__()
+            place = await self._shared.__aenter__()
         settings = self._settings
         limits = LogLimits(
             max_entries=settings.max_entries,
             dedupe_window_ms=settings.dedupe_window_ms,
             idle_ttl_ms=settings.idle_ttl_ms,
         )
-        self._log = Log(home, self._clock, limits, self._namespace)
-        self._groups = Groups(home)
-        self._dead = DeadLetters(home)
-        self._opened = home
+        self._log = Log(place, self._clock, limits, self._namespace)
+        self._groups = Groups(place)
+        self._dead = DeadLetters(place)
+        self._opened = place
         sweeper = Sweeper(
-            home,
+            place,
             self._log,
             self._ids.new("sweeper"),
             interval_ms=settings.sweep_interval_ms,
@@ -133,14 +133,14 @@ class MongoDriver:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
             self._sweeping = None
-        home, self._opened = self._opened, None
+        place, self._opened = self._opened, None
         self._arrived.set()
-        if home is not None:
-            home.feed.leave(self)
+        if place is not None:
+            place.feed.leave(self)
             await self._shared.__aexit__(None, None, None)
 
     @property
-    def _home(self) -> Home:
+    def _place(self) -> Place:
         if self._opened is None:
             raise PubSubClosedError
         return self._opened
@@ -165,7 +165,7 @@ class MongoDriver:
         return encode_event(event)
 
     async def append(self, topic: str, batch: Sequence[Outgoing]) -> Sequence[Exception | None]:
-        home = self._home
+        place = self._place
         errors: list[Exception | None] = [None] * len(batch)
         with bus_errors("publish", self._where):
             if all(one.fence is None for one in batch):
@@ -179,7 +179,7 @@ class MongoDriver:
                         errors[index] = exc
             if placed:
                 self._remember(topic, placed)
-                await self._ring(home, topic, placed)
+                await self._ring(place, topic, placed)
         return errors
 
     def _remember(self, topic: str, placed: Sequence[Placed]) -> None:
@@ -193,18 +193,18 @@ class MongoDriver:
             elif one.position is not None:
                 self._unsure.add(topic)
 
-    async def _ring(self, home: Home, topic: str, placed: Sequence[Placed]) -> None:
+    async def _ring(self, place: Place, topic: str, placed: Sequence[Placed]) -> None:
         places = [one.position for one in placed if one.position is not None]
         if places:
             epoch, seq = places[-1]
-            await home.feed.ring([{"t": self._log.key(topic), "e": epoch, "s": seq}])
+            await place.feed.ring([{"t": self._log.key(topic), "e": epoch, "s": seq}])
 
     async def _append_fenced(self, topic: str, one: Outgoing) -> list[Placed]:
         """One event of somebody who says which term of a lease he writes in (L9)."""
         if one.fence is None:
             return await self._log.append(topic, [_document(one)])
         fence = one.fence
-        pool = self._home.pool
+        pool = self._place.pool
         if not pool.is_replicated:
             check = partial(self._check_fence, fence, None)
             return await self._log.append(topic, [_document(one)], check=check)
@@ -233,10 +233,10 @@ class MongoDriver:
         """Refuse a fence that is older than what was granted or seen; remember it."""
         key, token = f"{self._lease_prefix}{fence[0]}", fence[1]
         newer = {"_id": key, "fence": {"$gt": token}}
-        lease = await self._home.leases().find_one(newer, {"fence": 1}, session=session)
+        lease = await self._place.leases().find_one(newer, {"fence": 1}, session=session)
         current = None if lease is None else int(lease["fence"])
         if current is None:
-            stored = await self._home.fences().find_one_and_update(
+            stored = await self._place.fences().find_one_and_update(
                 {"_id": key},
                 [{"$set": {"token": {"$max": ["$token", token]}, "seenAt": "$$NOW"}}],
                 upsert=True,
@@ -254,18 +254,18 @@ class MongoDriver:
     # -- reading ---------------------------------------------------------------------------
 
     async def locate(self, topic: str, start: Start) -> Position:
-        _ = self._home
+        _ = self._place
         with bus_errors("locate", self._where):
             return await self._log.locate(topic, start)
 
     async def read_after(self, topic: str, position: Position, limit: int) -> Page:
-        home = self._home
+        place = self._place
         tail = self._tails.get(topic)
         if tail is not None and tail.is_known:
             page = tail.read(position, limit)
             if page is not None:
                 return page
-            is_sure = home.feed.is_live and topic not in self._unsure
+            is_sure = place.feed.is_live and topic not in self._unsure
             if is_sure and tail.is_end(position):
                 return Page([], position)
         self._unsure.discard(topic)
@@ -288,7 +288,7 @@ class MongoDriver:
     # -- hints -----------------------------------------------------------------------------
 
     async def watch(self, topics: Collection[str]) -> None:
-        home = self._home
+        place = self._place
         wanted = frozenset(topics)
         for topic in self._tails.keys() - wanted:
             del self._tails[topic]
@@ -298,14 +298,14 @@ class MongoDriver:
             self._tails[topic] = Tail(limit)
             self._unsure.add(topic)
         if wanted:
-            await home.feed.follow(self)
+            await place.feed.follow(self)
         else:
-            home.feed.leave(self)
+            place.feed.leave(self)
 
     async def wake(self) -> Collection[str] | None:
-        home = self._home
+        place = self._place
         if not self._arrived.is_set():
-            await within(self._clock, self._arrived.wait(), self._patience(home))
+            await within(self._clock, self._arrived.wait(), self._patience(place))
         self._arrived.clear()
         if self._opened is None:
             raise PubSubClosedError
@@ -318,9 +318,9 @@ class MongoDriver:
             return news
         return await self._look()
 
-    def _patience(self, home: Home) -> float:
+    def _patience(self, place: Place) -> float:
         """How long to wait for a hint."""
-        if home.feed.is_live and home.feed.has_documents:
+        if place.feed.is_live and place.feed.has_documents:
             return max(_VERIFY_S, self._settings.poll_ms / 1000)
         return self._settings.poll_ms / 1000
 
@@ -395,28 +395,28 @@ class MongoDriver:
     # -- groups ----------------------------------------------------------------------------
 
     async def join_group(self, topic: str, group: str, consumer: str, start: Start) -> None:
-        _ = self._home
+        _ = self._place
         with bus_errors("join", self._where):
             self._log.forget(topic)
             end = await self._log.known_end(topic)
             if isinstance(start, Cursor) or start != "latest":
                 position = await self._log.locate(topic, start)
-                place = position[1] if position[0] in {ANY_EPOCH, end[0]} else 0
+                seq = position[1] if position[0] in {ANY_EPOCH, end[0]} else 0
             else:
-                place = end[1]
-            await self._groups.join(topic, self._log.key(topic), group, (end[0], place))
+                seq = end[1]
+            await self._groups.join(topic, self._log.key(topic), group, (end[0], seq))
         self._joined.setdefault((topic, group), -1)
         self._quiet.pop((topic, group), None)
 
     async def leave_group(self, topic: str, group: str, consumer: str) -> None:
-        home = self._home
+        place = self._place
         self._ordered.discard((topic, group))
         self._joined.pop((topic, group), None)
         self._quiet.pop((topic, group), None)
         key = self._log.key(topic)
         with bus_errors("leave", self._where):
             if await self._groups.leave(topic, key, group, consumer):
-                await home.feed.ring([{"t": key, "g": group}])
+                await place.feed.ring([{"t": key, "g": group}])
 
     async def claim(
         self,
@@ -428,12 +428,12 @@ class MongoDriver:
         ack_wait_ms: int,
         ordered: bool,
     ) -> Claims:
-        home = self._home
+        place = self._place
         if ordered:
             self._ordered.add((topic, group))
         with bus_errors("claim", self._where):
             head = await self._log.known_end(topic)
-            quiet = self._is_quiet(home, topic, group, head)
+            quiet = self._is_quiet(place, topic, group, head)
             if quiet is not None:
                 return quiet
             key, call = self._log.key(topic), self._ids.new("claim")
@@ -471,13 +471,13 @@ class MongoDriver:
             await self.settle(topic, group, consumer, lost)
         return Claims(claims, found.next_due_ms)
 
-    def _is_quiet(self, home: Home, topic: str, group: str, head: Position) -> Claims | None:
+    def _is_quiet(self, place: Place, topic: str, group: str, head: Position) -> Claims | None:
         """The answer of a claim that would find nothing."""
         known = self._quiet.get((topic, group))
-        if known is None or not home.feed.is_live or topic in self._unsure:
+        if known is None or not place.feed.is_live or topic in self._unsure:
             return None
-        place, due = known
-        if place[0] != head[0] or head[1] > place[1] or (topic, group) in self._ordered:
+        seen, due = known
+        if seen[0] != head[0] or head[1] > seen[1] or (topic, group) in self._ordered:
             return None
         if due is None:
             return Claims([], None)
@@ -523,7 +523,7 @@ class MongoDriver:
     async def settle(
         self, topic: str, group: str, consumer: str, settlements: Sequence[Settlement]
     ) -> Sequence[DeadLetter]:
-        home = self._home
+        place = self._place
         key = self._log.key(topic)
         letters: list[DeadLetter] = []
         tells = (topic, group) in self._ordered or not all(
@@ -536,7 +536,7 @@ class MongoDriver:
                 await self._groups.settle(topic, key, group, consumer, settlements, tells=tells)
             await self._forget_letters(topic, group, settlements)
             if tells:
-                await home.feed.ring([{"t": key, "g": group}])
+                await place.feed.ring([{"t": key, "g": group}])
         if tells:
             self._quiet.pop((topic, group), None)
         return letters
@@ -545,7 +545,7 @@ class MongoDriver:
         self, topic: str, group: str, consumer: str, settlements: Sequence[Settlement]
     ) -> list[DeadLetter]:
         """Letters first: one that is written twice is one, one that is missing is a loss."""
-        key, pool = self._log.key(topic), self._home.pool
+        key, pool = self._log.key(topic), self._place.pool
 
         async def body(session: Session | None) -> list[DeadLetter]:
             held = await self._groups.held_by(topic, key, group, consumer, session)
@@ -597,7 +597,7 @@ class MongoDriver:
         held: Sequence[tuple[Position, int]],
         ack_wait_ms: int,
     ) -> None:
-        _ = self._home
+        _ = self._place
         with bus_errors("extend", self._where):
             key = self._log.key(topic)
             await self._groups.extend(
@@ -607,18 +607,18 @@ class MongoDriver:
     # -- retention -------------------------------------------------------------------------
 
     async def clear(self, topic: str) -> None:
-        home = self._home
+        place = self._place
         with bus_errors("clear", self._where):
             begins = await self._log.clear(topic)
             if begins is not None:
-                await home.feed.ring([{"t": self._log.key(topic), "e": begins[0], "s": 0}])
+                await place.feed.ring([{"t": self._log.key(topic), "e": begins[0], "s": 0}])
         self._forget_quiet(topic)
         if topic in self._tails:
             self._tails[topic].forget()
             self._unsure.add(topic)
 
     async def trim(self, topic: str, *, run_id: str, produced_before_ms: int | None) -> None:
-        _ = self._home
+        _ = self._place
         with bus_errors("trim", self._where):
             await self._log.trim(topic, run_id=run_id, produced_before_ms=produced_before_ms)
         if topic in self._tails:
@@ -628,12 +628,12 @@ class MongoDriver:
     # -- dead letters ----------------------------------------------------------------------
 
     async def list_dead(self, topic: str, group: str | None) -> list[DeadLetter]:
-        _ = self._home
+        _ = self._place
         with bus_errors("list_dead", self._where):
             return await self._dead.listed(topic, self._log.key(topic), group)
 
     async def requeue_dead(self, topic: str, dead_letter_id: str) -> bool:
-        home = self._home
+        place = self._place
         key = self._log.key(topic)
         with bus_errors("requeue_dead", self._where):
             group = await self._dead.find(key, dead_letter_id)
@@ -642,12 +642,12 @@ class MongoDriver:
             head = await self._log.known_end(topic)
             await self._groups.requeue(topic, key, group, dead_letter_id, head)
             hidden = await self._dead.hide(dead_letter_id)
-            await home.feed.ring([{"t": key, "g": group}])
+            await place.feed.ring([{"t": key, "g": group}])
         self._quiet.pop((topic, group), None)
         return hidden
 
     async def purge_dead(self, topic: str) -> int:
-        _ = self._home
+        _ = self._place
         with bus_errors("purge_dead", self._where):
             return await self._dead.purge(self._log.key(topic))
 

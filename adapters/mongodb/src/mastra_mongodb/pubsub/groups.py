@@ -17,8 +17,8 @@ from pymongo.errors import DuplicateKeyError
 
 from mastra_core.bus import Ack, Dead, GiveBack, Nack, Position, Settlement
 from mastra_core.bus.topic_class import is_durable
-from mastra_mongodb.home import Home
 from mastra_mongodb.pool import Collection, Session
+from mastra_mongodb.sharing import Place
 
 __all__ = ("MAX_HELD", "ClaimedGroup", "Document", "Groups", "Held")
 
@@ -53,11 +53,11 @@ class ClaimedGroup:
 class Groups:
     """The groups of all topics of one database; topics by the names that they have there."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     def _rows(self, topic: str) -> Collection:
-        return self._home.groups(relaxed=not is_durable(topic))
+        return self._place.groups(relaxed=not is_durable(topic))
 
     async def join(self, topic: str, key: str, group: str, start: Position) -> None:
         """Make the group unless it is there, or left over from an older epoch."""
@@ -231,7 +231,7 @@ class Groups:
     async def signals(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """How often each group told others to look."""
         ids = [{"t": key, "g": group} for key, group in keys]
-        cursor = self._home.groups().find({"_id": {"$in": ids}}, {"sig": 1})
+        cursor = self._place.groups().find({"_id": {"$in": ids}}, {"sig": 1})
         return {(one["_id"]["t"], one["_id"]["g"]): int(one["sig"]) async for one in cursor}
 
 
@@ -295,7 +295,7 @@ def _claim_stages(
 
 
 def _settle_update(consumer: str, settlements: Sequence[Settlement], *, tells: bool) -> Any:
-    done = [_place(one) for one in settlements if isinstance(one, Ack | Dead)]
+    done = [_position(one) for one in settlements if isinstance(one, Ack | Dead)]
     if len(done) == len(settlements) and not tells:
         return {"$pull": {"held": {"c": consumer, "$or": done}}}
     operations = [_operation(one) for one in settlements]
@@ -341,30 +341,30 @@ def _settle_update(consumer: str, settlements: Sequence[Settlement], *, tells: b
 
 
 def _operation(settlement: Settlement) -> Document:
-    place = _place(settlement)
+    position = _position(settlement)
     match settlement:
         case Ack() | Dead():
-            return {**place, "done": True}
+            return {**position, "done": True}
         case Nack(delay_ms=delay_ms, error=error):
-            return {**place, "done": False, "less": 0, "d": delay_ms, "r": _text(error)}
+            return {**position, "done": False, "less": 0, "d": delay_ms, "r": _text(error)}
         case GiveBack():
-            return {**place, "done": False, "less": 1, "d": 0, "r": None}
+            return {**position, "done": False, "less": 1, "d": 0, "r": None}
 
 
 def _text(error: str | None) -> str | None:
     return None if error is None else error.encode("utf-8", "replace").decode()
 
 
-def _place(settlement: Settlement) -> Document:
+def _position(settlement: Settlement) -> Document:
     return {"s": settlement.position[1], "a": settlement.attempt}
 
 
 def _is_mine(consumer: str, wanted: Sequence[Mapping[str, int]]) -> Document:
-    place = {"s": "$$h.s", "a": "$$h.a"}
+    position = {"s": "$$h.s", "a": "$$h.a"}
     return {
         "$and": [
             {"$eq": ["$$h.c", {"$literal": consumer}]},
-            {"$in": [place, {"$literal": list(wanted)}]},
+            {"$in": [position, {"$literal": list(wanted)}]},
         ]
     }
 

@@ -23,9 +23,9 @@ from mastra_core.bus.topic_class import idle_ttl_ms, is_durable, topic_class
 from mastra_core.bus.trimming import is_trimmable
 from mastra_core.contracts.pubsub import Cursor
 from mastra_core.errors import PubSubError
-from mastra_mongodb.home import Home
 from mastra_mongodb.pool import Collection, Session
 from mastra_mongodb.pubsub.envelope import CHUNK_BYTES, Row, row_from
+from mastra_mongodb.sharing import Place
 
 __all__ = ("ANY_EPOCH", "Document", "Log", "LogLimits", "Placed")
 
@@ -85,14 +85,14 @@ class Log:
     The log of all topics of one database.
 
     Args:
-        home: Its collections.
+        place: Its collections.
         clock: Measures pauses.
         limits: What is kept.
         namespace: Keeps the topics of several users of one database apart.
     """
 
-    def __init__(self, home: Home, clock: Clock, limits: LogLimits, namespace: str) -> None:
-        self._home = home
+    def __init__(self, place: Place, clock: Clock, limits: LogLimits, namespace: str) -> None:
+        self._place = place
         self._clock = clock
         self._limits = limits
         self._namespace = f"{namespace}:" if namespace else ""
@@ -108,7 +108,7 @@ class Log:
 
     def events(self, topic: str) -> Collection:
         """The log, with the care for writes that the topic deserves."""
-        return self._home.events(relaxed=not is_durable(topic))
+        return self._place.events(relaxed=not is_durable(topic))
 
     # -- the end of a log ------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Log:
 
     async def end(self, topic: str) -> Position:
         """The newest place; ``(ANY_EPOCH, 0)`` for a topic that isn't there."""
-        stored = await self._home.topics().find_one({"_id": self.key(topic)}, {"epoch": 1})
+        stored = await self._place.topics().find_one({"_id": self.key(topic)}, {"epoch": 1})
         if stored is None:
             return (ANY_EPOCH, 0)
         return await self._newest(self.key(topic), int(stored["epoch"]))
@@ -149,7 +149,7 @@ class Log:
     async def _newest(self, key: str, epoch: int) -> Position:
         """The newest place of an epoch, or of the one that followed it."""
         while True:
-            found = await self._home.events().find_one(
+            found = await self._place.events().find_one(
                 {"t": key, "e": epoch}, {"s": 1, "next": 1}, sort={"s": -1}
             )
             if found is None:
@@ -188,7 +188,7 @@ class Log:
             "idleTtlMs": self._idle_ttl_ms(topic),
             "class": topic_class(topic).value,
         }
-        topics = self._home.topics(relaxed=False)
+        topics = self._place.topics(relaxed=False)
         for _ in range(2):
             try:
                 stored: Document | None = await topics.find_one_and_update(
@@ -296,7 +296,7 @@ class Log:
     async def _is_recent(self, key: str, dedupe_id: str) -> bool:
         """Whether the event of this id counts as the same; one that is too old gives it up."""
         age = {"$subtract": ["$$NOW", "$createdAt"]}
-        result = await self._home.events().update_one(
+        result = await self._place.events().update_one(
             {
                 "t": key,
                 "dedupeId": dedupe_id,
@@ -318,7 +318,7 @@ class Log:
                 "$max": {"headSeq": head.seq},
                 "$set": {"sweptAt": None},
             }
-            await self._home.topics().update_one({"_id": self.key(topic)}, update)
+            await self._place.topics().update_one({"_id": self.key(topic)}, update)
         excess = head.seq - head.first + 1 - self._limits.max_entries
         if excess > 0 and head.seq >= head.full_until:
             await self._make_room(topic, head, excess)
@@ -338,7 +338,7 @@ class Log:
                 encoded[start : start + CHUNK_BYTES]
                 for start in range(0, len(encoded), CHUNK_BYTES)
             ]
-            chunks = self._home.chunks()
+            chunks = self._place.chunks()
             for number, piece in enumerate(pieces):
                 await chunks.update_one(
                     {"_id": {"id": document["eventId"], "i": number}},
@@ -360,13 +360,13 @@ class Log:
     async def _keep_chunks(self, documents: Sequence[Document]) -> None:
         ids = [document["eventId"] for document in documents if "n" in document]
         if ids:
-            await self._home.chunks().update_many(
+            await self._place.chunks().update_many(
                 {"id": {"$in": ids}}, {"$unset": {"expiresAt": ""}}
             )
 
     async def text_of(self, document: Mapping[str, Any]) -> str | None:
         """The payload of an event that was stored in pieces; None if one is missing."""
-        cursor = self._home.chunks().find({"id": document["eventId"]}).sort("_id.i", 1)
+        cursor = self._place.chunks().find({"id": document["eventId"]}).sort("_id.i", 1)
         pieces = [bytes(piece["p"]) async for piece in cursor]
         if len(pieces) != document["n"]:
             return None
@@ -384,7 +384,7 @@ class Log:
         if isinstance(start, Cursor):
             return position_from_cursor(start, topic)
         key = self.key(topic)
-        stored = await self._home.topics().find_one({"_id": key})
+        stored = await self._place.topics().find_one({"_id": key})
         if stored is None:
             return (ANY_EPOCH, start if isinstance(start, int) else 0)
         epoch, seq = await self._newest(key, int(stored["epoch"]))
@@ -404,7 +404,7 @@ class Log:
         documents = await self._read(key, epoch, after, limit) if epoch != ANY_EPOCH else []
         gap = None
         if not documents or documents[0]["s"] != after + 1:
-            stored = await self._home.topics().find_one({"_id": key})
+            stored = await self._place.topics().find_one({"_id": key})
             if stored is None:
                 return Page([], position), True
             current = int(stored["epoch"])
@@ -430,12 +430,12 @@ class Log:
 
     async def _read(self, key: str, epoch: int, after: int, limit: int) -> list[Document]:
         wanted = {"t": key, "e": epoch, "s": {"$gt": after}}
-        return await self._home.events().find(wanted).sort("s", 1).limit(limit).to_list()
+        return await self._place.events().find(wanted).sort("s", 1).limit(limit).to_list()
 
     async def rows_at(self, topic: str, epoch: int, seqs: Sequence[int]) -> dict[int, Row]:
         """Rows of these places, as far as there are any."""
         wanted = {"t": self.key(topic), "e": epoch, "s": {"$in": list(seqs)}}
-        documents = await self._home.events().find(wanted).to_list()
+        documents = await self._place.events().find(wanted).to_list()
         return {int(one["s"]): await self.row(topic, one) for one in documents}
 
     async def changed(self, ends: Mapping[str, Position]) -> list[str]:
@@ -447,10 +447,10 @@ class Log:
         ]
         found: set[str] = set()
         if wanted:
-            found.update(await self._home.events().distinct("t", {"$or": wanted}))
+            found.update(await self._place.events().distinct("t", {"$or": wanted}))
         names = [self.key(topic) for topic, (epoch, _) in ends.items() if epoch == ANY_EPOCH]
         if names:
-            cursor = self._home.topics().find({"_id": {"$in": names}}, {"_id": 1})
+            cursor = self._place.topics().find({"_id": {"$in": names}}, {"_id": 1})
             found.update([stored["_id"] async for stored in cursor])
         return [topic for key in found if (topic := self.topic_of(key)) is not None]
 
@@ -465,7 +465,7 @@ class Log:
         first = target if floor is None else min(target, floor)
         first = min(first, head.seq)  # the newest event marks the end of the log
         if first > head.first:
-            await self._home.topics().update_one(
+            await self._place.topics().update_one(
                 {"_id": key, "epoch": head.epoch}, {"$max": {"firstSeq": first}}
             )
             await self._delete({"t": key, "e": head.epoch, "s": {"$lt": first}})
@@ -504,30 +504,30 @@ class Log:
             },
             {"$group": {"_id": None, "low": {"$min": "$low"}}},
         ]
-        found = await (await self._home.groups().aggregate(stages)).to_list()
+        found = await (await self._place.groups().aggregate(stages)).to_list()
         return int(found[0]["low"]) if found else None
 
     async def _delete(self, wanted: Document) -> None:
         """Delete events with their pieces."""
-        events = self._home.events(relaxed=True)
+        events = self._place.events(relaxed=True)
         ids = await events.distinct("eventId", {**wanted, "n": {"$gt": 0}})
         if ids:
-            await self._home.chunks(relaxed=True).delete_many({"id": {"$in": ids}})
+            await self._place.chunks(relaxed=True).delete_many({"id": {"$in": ids}})
         await events.delete_many(wanted)
 
     async def clear(self, topic: str) -> Position | None:
         """Start a new epoch; where it begins, or None for a topic that isn't there."""
         key = self.key(topic)
-        stored = await self._home.topics().find_one({"_id": key}, {"epoch": 1})
+        stored = await self._place.topics().find_one({"_id": key}, {"epoch": 1})
         self.forget(topic)
         if stored is None:
             return None
         epoch, following = await self._end_epoch(key, int(stored["epoch"]))
-        await self._home.topics(relaxed=False).update_one(
+        await self._place.topics(relaxed=False).update_one(
             {"_id": key, "epoch": {"$lt": following}},
             {"$set": {"epoch": following, "firstSeq": 1, "headSeq": 0}},
         )
-        await self._home.groups().delete_many({"t": key})
+        await self._place.groups().delete_many({"t": key})
         await self._delete({"t": key, "e": {"$lte": epoch}, "next": None})
         return (following, 0)
 
@@ -538,10 +538,10 @@ class Log:
             following = max(epoch + 1, self._clock.now_ms())
             tombstone = _at(key, epoch, seq + 1, {"next": following})
             try:
-                await self._home.events().insert_one(tombstone)
+                await self._place.events().insert_one(tombstone)
             except DuplicateKeyError:
                 continue
-            await self._home.events(relaxed=True).update_one(
+            await self._place.events(relaxed=True).update_one(
                 {"_id": tombstone["_id"]},
                 [{"$set": {"expiresAt": {"$add": ["$$NOW", _TOMBSTONE_MS]}}}],
             )
@@ -550,12 +550,12 @@ class Log:
     async def trim(self, topic: str, *, run_id: str, produced_before_ms: int | None) -> None:
         """Delete the events of a run; the newest of the log only loses what is in it."""
         key = self.key(topic)
-        stored = await self._home.topics().find_one({"_id": key}, {"epoch": 1})
+        stored = await self._place.topics().find_one({"_id": key}, {"epoch": 1})
         if stored is None:
             return
         epoch, newest = await self._newest(key, int(stored["epoch"]))
         doomed: list[int] = []
-        cursor = self._home.events().find(
+        cursor = self._place.events().find(
             {"t": key, "e": epoch, "runId": run_id.encode("utf-8", "replace").decode()}
         )
         async for document in cursor:
@@ -566,7 +566,7 @@ class Log:
             seqs = [seq for seq in doomed[start : start + _DELETE_AT_ONCE] if seq < newest]
             await self._delete({"t": key, "e": epoch, "s": {"$in": seqs}})
         if newest in doomed:
-            await self._home.events().update_one(
+            await self._place.events().update_one(
                 {"_id": {"t": key, "e": epoch, "s": newest}},
                 {"$unset": {"p": "", "n": "", "dedupeId": ""}},
             )

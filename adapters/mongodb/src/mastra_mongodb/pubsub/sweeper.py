@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mastra_mongodb.home import Home
 from mastra_mongodb.lease_stages import acquire_stages
 from mastra_mongodb.pubsub.log import Log
+from mastra_mongodb.sharing import Place
 
 __all__ = ("Sweeper",)
 
@@ -26,14 +26,14 @@ class Sweeper:
     Cleans one database; of several processes, the one that has the lease does it.
 
     Args:
-        home: The collections.
+        place: The collections.
         log: Ends topics.
         owner: Names this process.
         interval_ms: Time between two sweeps.
     """
 
-    def __init__(self, home: Home, log: Log, owner: str, *, interval_ms: int) -> None:
-        self._home = home
+    def __init__(self, place: Place, log: Log, owner: str, *, interval_ms: int) -> None:
+        self._place = place
         self._log = log
         self._owner = owner
         self._ttl_ms = max(_SHORTEST_TTL_MS, int(interval_ms * _TTL_PART))
@@ -41,7 +41,7 @@ class Sweeper:
     async def sweep(self) -> None:
         """Do it, unless somebody else does."""
         stages = acquire_stages(self._owner, self._owner, self._ttl_ms, lock_delay_ms=0)
-        lease = await self._home.leases().find_one_and_update(
+        lease = await self._place.leases().find_one_and_update(
             {"_id": _KEY}, stages, upsert=True, return_document=True
         )
         if lease is not None and lease["owner"] == self._owner:
@@ -56,7 +56,7 @@ class Sweeper:
             "sweptAt": None,
             "$expr": {"$gt": [age, "$idleTtlMs"]},
         }
-        topics = self._home.topics(relaxed=False)
+        topics = self._place.topics(relaxed=False)
         for stored in await topics.find(idle).limit(_AT_ONCE).to_list():
             topic = self._log.topic_of(stored["_id"])
             if topic is not None:
@@ -69,7 +69,7 @@ class Sweeper:
     async def forget_rest(self) -> None:
         """Topics that were emptied long ago, and groups whose members are gone."""
         emptied = {"$expr": {"$gt": [{"$subtract": ["$$NOW", "$sweptAt"]}, _REMEMBER_MS]}}
-        topics = self._home.topics(relaxed=False)
+        topics = self._place.topics(relaxed=False)
         await topics.delete_many({"sweptAt": {"$ne": None}, **emptied})
         unseen = {"$expr": {"$gt": [{"$subtract": ["$$NOW", "$seenAt"]}, _WEEK_MS]}}
-        await self._home.groups().delete_many(unseen)
+        await self._place.groups().delete_many(unseen)

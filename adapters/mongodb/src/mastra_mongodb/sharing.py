@@ -26,10 +26,10 @@ from mastra_mongodb.schema import (
 )
 from mastra_mongodb.settings import MongoSettings
 
-__all__ = ("Home", "bus_ddl", "open_home", "plan_bus", "share_home")
+__all__ = ("Place", "ddl_of_place", "open_place", "plan_of_place", "share_place")
 
 
-class Home:
+class Place:
     """
     An open database as the bus sees it.
 
@@ -77,38 +77,38 @@ class Home:
         return self.pool.collection(self.names(WAKE))
 
 
-def share_home(
+def share_place(
     settings: MongoSettings, context: AdapterContext
-) -> AbstractAsyncContextManager[Home]:
-    """The home of these settings, with all others of the context who want it."""
+) -> AbstractAsyncContextManager[Place]:
+    """The open database of these settings, with all others of the context who want it."""
     key = ("mongodb.bus", pool_key(settings), settings.prefix, settings.disable_init)
-    return context.share(key, lambda: open_home(settings, context))
+    return context.share(key, lambda: open_place(settings, context))
 
 
 @asynccontextmanager
-async def open_home(settings: MongoSettings, context: AdapterContext) -> AsyncIterator[Home]:
+async def open_place(settings: MongoSettings, context: AdapterContext) -> AsyncIterator[Place]:
     """
-    The home of a database, its collections brought up to date.
+    Open the database and bring its collections up to date.
 
     Raises:
         StorageSchemaError: The database is newer, or has to be migrated and ``disable_init``
             is set.
     """
     async with context.share(pool_key(settings), lambda: open_pool(settings)) as pool:
-        home = Home(pool, settings, context.clock)
-        component = bus_component(home.names)
-        plan = await look(pool, component, home.names)
+        place = Place(pool, settings, context.clock)
+        component = bus_component(place.names)
+        plan = await look(pool, component, place.names)
         if plan and settings.disable_init:
             raise not_migrated(pool.where, plan.statements, error_id=error_id("init"))
         if plan:
-            await apply_plan(pool, plan, component, home.names)
+            await apply_plan(pool, plan, component, place.names)
         try:
-            yield home
+            yield place
         finally:
-            await home.feed.close()
+            await place.feed.close()
 
 
-async def plan_bus(settings: MongoSettings) -> MigrationPlan:
+async def plan_of_place(settings: MongoSettings) -> MigrationPlan:
     """
     What opening would do to the collections of bus and leases; nothing is changed.
 
@@ -120,7 +120,7 @@ async def plan_bus(settings: MongoSettings) -> MigrationPlan:
         return await look(pool, bus_component(names), names)
 
 
-def bus_ddl(settings: MongoSettings) -> str:
+def ddl_of_place(settings: MongoSettings) -> str:
     """Everything that bus and leases need of an empty database, for the MongoDB shell."""
     names = Names(settings.prefix)
     return plan_of_nothing(bus_component(names), names).script
