@@ -13,6 +13,7 @@ from mastra_core.agent.arguments import (
     check_given_ids,
     check_ids,
     check_models,
+    check_timeout,
 )
 from mastra_core.agent.history import thread_history
 from mastra_core.agent.host import AgentHost, LocalHost
@@ -981,6 +982,51 @@ class Agent:
             clear_pending_signals=clear_pending_signals,
             expected_run_id=expected_run_id,
             local_only=local_only,
+        )
+
+    async def abort_thread_stream_and_wait(
+        self,
+        *,
+        thread_id: str,
+        resource_id: str | None = None,
+        clear_pending_signals: bool = False,
+        expected_run_id: str | None = None,
+        local_only: bool = False,
+        timeout_ms: int = 10_000,
+    ) -> bool:
+        """
+        Abort the run of a thread and wait until it is over (signals.md G13).
+
+        When this returns, the run has said and stored all that it will, in whichever process
+        it was. One of another process is found without a reader here. A run that waits for a
+        decision stays, and ends with that; this doesn't wait for it.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; left out, it is another thread.
+            clear_pending_signals: Also drop all input that waits there.
+            expected_run_id: Do nothing if another run has the thread.
+            local_only: Leave runs of other processes alone.
+            timeout_ms: How long to wait.
+
+        Returns:
+            False if there is no (such) run.
+
+        Raises:
+            RunTimeoutError: It isn't over in time; it was asked to end.
+            LeaseUnavailableError: Nobody knows whose the thread is.
+            PubSubError: The process that has the thread can't be asked.
+        """
+        check_ids(thread_id=thread_id)
+        check_given_ids(resource_id=resource_id, expected_run_id=expected_run_id)
+        check_timeout(timeout_ms)
+        return await self._host.threads.abort_and_wait(
+            resource_id,
+            thread_id,
+            clear_pending_signals=clear_pending_signals,
+            expected_run_id=expected_run_id,
+            local_only=local_only,
+            timeout_ms=timeout_ms,
         )
 
     def abort_run_stream(self, run_id: str) -> bool:

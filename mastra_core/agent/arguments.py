@@ -28,6 +28,7 @@ __all__ = (
     "check_ids",
     "check_kind",
     "check_models",
+    "check_timeout",
 )
 
 #: What a value must be, in words, and whether it is.
@@ -93,6 +94,16 @@ def check_decision(approved: object, context: object) -> None:
     check_kind("approved", approved, _BOOL, id="AGENT_RUN_INVALID_ARGUMENT")
     if context is not None:
         check_kind("decline_context", context, _MAPPING, id="AGENT_RUN_INVALID_ARGUMENT")
+
+
+def check_timeout(timeout_ms: object) -> None:
+    """
+    Refuse what is no time to wait.
+
+    Raises:
+        RunArgumentError: It isn't a positive integer of milliseconds.
+    """
+    check_kind("timeout_ms", timeout_ms, _COUNT, id="AGENT_INVALID_OPTION")
 
 
 def check_cursor(after: object) -> None:

@@ -39,7 +39,11 @@ class RunAborts:
     ) -> bool:
         """Abort the run of a thread; False if there is none, or not the expected one."""
         holder, outside = record.holder, self._table.outside
-        if expected_run_id is not None and (holder is None or holder.run_id != expected_run_id):
+        active_id = holder.run_id if holder is not None else None
+        if holder is None and outside is not None and not local_only:
+            remote = outside.reach.remote_run(record.key)
+            active_id = remote[0] if remote is not None else None
+        if expected_run_id is not None and active_id != expected_run_id:
             return False
         if clear:
             cleared = record.queues.clear()

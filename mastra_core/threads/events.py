@@ -16,6 +16,7 @@ from mastra_core.wire.signals import Signal
 
 __all__ = (
     "ABORTED",
+    "ABORT_ACKNOWLEDGED",
     "ABORT_REQUESTED",
     "COMPLETED",
     "ENDS",
@@ -27,6 +28,7 @@ __all__ = (
     "SIGNAL_ENQUEUED",
     "SUSPENDED",
     "ThreadEvent",
+    "abort_acknowledged",
     "abort_requested",
     "read_event",
     "run_aborted",
@@ -49,6 +51,8 @@ FAILED = "run-failed"
 SIGNAL_ENQUEUED = "signal-enqueued"
 SIGNALS_CANCELLED = "signals-cancelled"
 ABORT_REQUESTED = "run-abort-requested"
+#: Ours alone: what became of an abort that somebody asked for (G13).
+ABORT_ACKNOWLEDGED = "run-abort-acknowledged"
 #: Ours alone: the owner has the signal (G4).
 SIGNAL_ADMITTED = "signal-admitted"
 #: After one of these the run says nothing more.
@@ -215,13 +219,27 @@ def signals_cancelled(key: str, signal_ids: Sequence[str], *, source_id: str) ->
 
 
 def abort_requested(
-    run_id: str, *, stream_id: str, source_id: str, clear_pending_signals: bool
+    run_id: str,
+    *,
+    stream_id: str,
+    source_id: str,
+    clear_pending_signals: bool,
+    request_id: str | None = None,
 ) -> Event:
-    """Ask the owner to abort its run."""
+    """Ask the owner to abort its run; with a request id, also to say what became of that (G13)."""
     return _event(
         ABORT_REQUESTED,
         run_id,
         streamId=stream_id,
         sourceId=source_id,
         clearPendingSignals=clear_pending_signals or None,
+        requestId=request_id,
     )
+
+
+def abort_acknowledged(run_id: str, request_id: str, *, source_id: str, done: bool) -> Event:
+    """
+    The owner has done what was asked, and the run has said and stored all that it will; or it
+    has another run, or another segment of that one.
+    """
+    return _event(ABORT_ACKNOWLEDGED, run_id, requestId=request_id, sourceId=source_id, done=done)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.bus.timers import first_of
 from mastra_core.contracts.signal_sink import Accepted
 from mastra_core.errors import (
     DeliveryError,
@@ -607,16 +608,60 @@ class OutsideThreads:
 
     async def _ask_abort(self, key: str, run: tuple[str, str], *, clear: bool) -> None:
         run_id, stream_id = run
-        is_blind = clear and self.reach.is_of_other_language(key)
         try:
-            if is_blind and await self.reach.owner(key) == run_id:
-                # It clears what it was sent, but knows of no inbox.
-                waiting = [e.signal.id for e in await self.reach.waiting(key) if not e.turn]
-                self._runtime.forget_signals(key, waiting)
-                await self._cancelled(key, waiting)
+            await self._clear_for_peer(key, run_id, clear=clear)
             await self.reach.ask_abort(key, run_id, stream_id, clear_pending_signals=clear)
         except MastraError:
             logger.warning("an abort was not told", exc_info=True, extra={"run_id": run_id})
+
+    async def _clear_for_peer(self, key: str, run_id: str, *, clear: bool) -> None:
+        """An owner of version 1.71 clears what it was sent, but knows of no inbox."""
+        is_blind = clear and self.reach.is_of_other_language(key)
+        if is_blind and await self.reach.owner(key) == run_id:
+            waiting = [e.signal.id for e in await self.reach.waiting(key) if not e.turn]
+            self._runtime.forget_signals(key, waiting)
+            await self._cancelled(key, waiting)
+
+    async def abort_and_wait(
+        self,
+        record: ThreadRecord,
+        *,
+        clear_pending_signals: bool,
+        expected_run_id: str | None,
+        request_id: str,
+    ) -> bool:
+        """
+        Have the process that has the thread abort its run, and wait until that is over (G13).
+
+        Returns:
+            False if no (such) run has the thread.
+
+        Raises:
+            LeaseUnavailableError: Nobody knows whose the thread is.
+            PubSubError: The owner can't be asked.
+        """
+        key = record.key
+        async with self.reach.heard(key, runs=True):
+            # The owner registers its run a moment after it took the thread.
+            while True:
+                change = record.change()
+                try:
+                    owner = run_id_from_owner(await self.reach.known_owner(key))
+                    if owner is None or expected_run_id not in (None, owner):
+                        return False
+                    run = self.reach.remote_run(key)
+                    if run is not None and run[0] == owner:
+                        break
+                    await first_of(_settled(change), self.reach.wait_until_free(key))
+                finally:
+                    record.stop_waiting(change)
+            await self._clear_for_peer(key, owner, clear=clear_pending_signals)
+            return await self.reach.abort_and_wait(
+                key,
+                *run,
+                clear_pending_signals=clear_pending_signals,
+                request_id=request_id,
+            )
 
     # -- reading --------------------------------------------------------------------------
 
@@ -744,14 +789,36 @@ class OutsideThreads:
         """These were cancelled in another process."""
         self._runtime.forget_signals(key, signal_ids)
 
-    def abort_asked(self, key: str, run_id: str, stream_id: str | None, *, clear: bool) -> None:
-        """Another process asks to abort a run of ours."""
+    def abort_asked(
+        self,
+        key: str,
+        run_id: str,
+        stream_id: str | None,
+        *,
+        clear: bool,
+        request_id: str | None,
+    ) -> None:
+        """Another process asks to abort a run of ours; with a request id it waits for a word."""
         record = self._runtime.known_record(key)
         if record is None or record.active is None or record.active.run_id != run_id:
             return
         announcer = record.active.announcer
-        if stream_id is None or (announcer is not None and announcer.stream_id == stream_id):
+        is_meant = stream_id is None or (announcer is not None and announcer.stream_id == stream_id)
+        if is_meant:
             self._runtime.abort(record.resource_id, record.thread_id, clear_pending_signals=clear)
+        if request_id is not None and not self._tasks.is_closed:
+            telling = self._tell_aborted(record, run_id, request_id, done=is_meant)
+            self._tasks.start(telling, name=f"acknowledge:{request_id}")
+
+    async def _tell_aborted(
+        self, record: ThreadRecord, run_id: str, request_id: str, *, done: bool
+    ) -> None:
+        try:
+            if done:
+                await record.until_over(run_id)
+            await self.reach.acknowledge(record.key, run_id, request_id, done=done)
+        except MastraError:
+            logger.warning("an abort was not acknowledged", exc_info=True)
 
     def show_remote(self, key: str, run_id: str, buffer: ChunkBuffer) -> None:
         """A run of another process, for the readers here."""
@@ -788,6 +855,10 @@ class OutsideThreads:
             self._queue(record, waiting[0])
             self._runtime.after_run(record)
         self._runtime.drop_if_forgettable(record)
+
+
+async def _settled(change: asyncio.Future[None]) -> None:
+    await asyncio.shield(change)
 
 
 def _is_told(output: ModelOutput) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from mastra_core.base.clock import Clock
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.bus.held_lease import HeldLease
+from mastra_core.bus.timers import first_of
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.pubsub import Cursor, EventHandler, PubSub, StartFrom
 from mastra_core.errors import (
@@ -75,8 +76,16 @@ class ReachedThreads(Protocol):
         """These were cancelled somewhere."""
         ...
 
-    def abort_asked(self, key: str, run_id: str, stream_id: str | None, *, clear: bool) -> None:
-        """Another process asks to abort our run."""
+    def abort_asked(
+        self,
+        key: str,
+        run_id: str,
+        stream_id: str | None,
+        *,
+        clear: bool,
+        request_id: str | None,
+    ) -> None:
+        """Another process asks to abort our run; with a request id it waits for a word (G13)."""
         ...
 
     def show_remote(self, key: str, run_id: str, buffer: ChunkBuffer) -> None:
@@ -165,6 +174,8 @@ class ThreadReach:
         self._tasks = TaskSupervisor("threads elsewhere")
 
     def start(self) -> None:
+        #: Who waits for the end of a run elsewhere, by the id of the request.
+        self._acknowledged: dict[str, asyncio.Future[bool]] = {}
         """Look from now on for input that a dead process left behind."""
         if self.inbox is not None:
             self._tasks.start(self._look_for_orphans(self.inbox), name="orphaned input")
@@ -304,7 +315,13 @@ class ThreadReach:
         await self.publish(key, events.run_failed(run_id, text, source_id=self.source_id))
 
     async def ask_abort(
-        self, key: str, run_id: str, stream_id: str, *, clear_pending_signals: bool
+        self,
+        key: str,
+        run_id: str,
+        stream_id: str,
+        *,
+        clear_pending_signals: bool,
+        request_id: str | None = None,
     ) -> None:
         """Ask the owner of a run to abort it (8.5)."""
         await self.publish(
@@ -328,9 +345,62 @@ class ThreadReach:
     async def _trim(self, pubsub: PubSub) -> None:
         while self._trims:
             due, key, run_id = self._trims[0]
+                request_id=request_id,
             await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
             try:
                 await pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
+    async def abort_and_wait(
+        self,
+        key: str,
+        run_id: str,
+        stream_id: str,
+        *,
+        clear_pending_signals: bool,
+        request_id: str,
+    ) -> bool:
+        """
+        Ask the owner of a run to abort it, and wait until it has done so (G13).
+
+        Owners of version 1.71 say nothing: then the end of the run, or of its lease, tells.
+
+        Returns:
+            False if the owner has another run, or another segment of this one.
+
+        Raises:
+            LeaseUnavailableError: Nobody knows whose the thread is.
+            PubSubError: The owner can't be asked.
+        """
+        told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._acknowledged[request_id] = told
+        try:
+            async with self.heard(key):
+                await self.ask_abort(
+                    key,
+                    run_id,
+                    stream_id,
+                    clear_pending_signals=clear_pending_signals,
+                    request_id=request_id,
+                )
+                while not told.done():
+                    if run_id_from_owner(await self.known_owner(key)) != run_id:
+                        return True
+                    await first_of(_settled(told), self.wait_until_free(key))
+                return told.result()
+        finally:
+            del self._acknowledged[request_id]
+
+    async def acknowledge(self, key: str, run_id: str, request_id: str, *, done: bool) -> None:
+        """
+        Say what became of an abort that another process asked for (G13).
+
+        Raises:
+            PubSubError: It can't be told.
+        """
+        await self.publish(
+            key,
+            events.abort_acknowledged(run_id, request_id, source_id=self.source_id, done=done),
+        )
+
             except MastraError:
                 # They stay until the bus lets old events go.
                 logger.warning("parts of a run were not deleted", exc_info=True)
@@ -445,8 +515,19 @@ class ThreadReach:
                 await self._unsubscribe(key, listener)
 
     @asynccontextmanager
-    async def _heard(self, key: str) -> AsyncIterator[_Listener | None]:
-        await self.listen(key)
+    async def heard(self, key: str, *, runs: bool = False) -> AsyncIterator[None]:
+        """
+        Hear what is said about the thread inside the block.
+
+        Raises:
+            PubSubError: The topic can't be heard.
+        """
+        async with self._heard(key, runs=runs):
+            yield
+
+    @asynccontextmanager
+    async def _heard(self, key: str, *, runs: bool = False) -> AsyncIterator[_Listener | None]:
+        await self.listen(key, runs=runs)
         try:
             yield self._listeners.get(key)
         finally:
@@ -552,6 +633,10 @@ class ThreadReach:
                 return
             before = runs.active
             await runs.take(found)
+                case events.ABORT_ACKNOWLEDGED:
+                    told = self._acknowledged.get(found.text("requestId") or "")
+                    if told is not None and not told.done():
+                        told.set_result(found.data.get("done") is True)
             if runs.active is not before or found.type == events.SUSPENDED:
                 self._threads.remote_changed(key)
 
@@ -591,7 +676,9 @@ class ThreadReach:
         if run_id is None or run_id_from_owner(await self.owner(key)) not in (run_id, None):
             return
         clear = event.data.get("clearPendingSignals") is True
-        self._threads.abort_asked(key, run_id, event.stream_id, clear=clear)
+        self._threads.abort_asked(
+            key, run_id, event.stream_id, clear=clear, request_id=event.text("requestId")
+        )
 
     async def _check_remote(self, key: str, runs: RemoteRuns) -> None:
         if self._leases is None:
@@ -647,3 +734,7 @@ class ThreadReach:
             await inbox.tidy(key)
         elif await self.known_owner(key) is None:
             self._threads.start_orphans(key, entries)
+
+
+async def _settled(future: asyncio.Future[bool]) -> None:
+    await asyncio.shield(future)

@@ -228,6 +228,13 @@ class ThreadRecord:
             return False
         return bool(self.queues or self._waiters)
 
+    @property
+    def waits_for_decision(self) -> bool:
+        """Is its run parked on an approval?"""
+        active = self.active
+        is_parked = active is not None and active.lifecycle == "suspended"
+        return is_parked and active is not None and active.output.record.waits_for_approval
+
     def notify(self) -> None:
         """Something about the run of this thread changed."""
         waiters, self._waiters = self._waiters, []
@@ -240,6 +247,20 @@ class ThreadRecord:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
+
+    async def until_over(self, run_id: str) -> None:
+        """
+        Until this run has said and stored all that it will and the thread is handed on, or it
+        waits for a decision, with which it will end.
+        """
+        while self.holds(run_id):
+            if self.reservation is None and self.waits_for_decision:
+                return
+            change = self.change()
+            try:
+                await change
+            finally:
+                self.stop_waiting(change)
 
     def stop_waiting(self, waiter: asyncio.Future[None]) -> None:
         """Nobody waits for this change any more."""

@@ -15,13 +15,14 @@ from typing import Any
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import TaskSupervisor
+from mastra_core.bus.timers import within
 from mastra_core.contracts.signal_sink import (
     Accepted,
     IfIdle,
     SendSignalResult,
     SignalTarget,
 )
-from mastra_core.errors import ClosedError, RunArgumentError
+from mastra_core.errors import ClosedError, RunArgumentError, RunTimeoutError
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.detect import MessageInput
 from mastra_core.streaming.output import ModelOutput
@@ -527,6 +528,69 @@ class ThreadRuntime:
             ForeignRunError: It is another agent's.
         """
         return self._aborts.abort_at_work(run_id, agent_id=agent_id)
+    async def abort_and_wait(
+        self,
+        resource_id: str | None,
+        thread_id: str,
+        *,
+        clear_pending_signals: bool,
+        expected_run_id: str | None,
+        local_only: bool,
+        timeout_ms: int,
+    ) -> bool:
+        """
+        Abort the run of a thread, in whichever process, and wait until it is over (G13).
+
+        Returns:
+            False if there is no (such) run.
+
+        Raises:
+            RunTimeoutError: It isn't over in time; it was asked to end.
+            LeaseUnavailableError: Nobody knows whose the thread is.
+            PubSubError: The process that has the thread can't be asked.
+            ClosedError: The application is closed.
+        """
+        self._check_open()
+        record = self._table.of(resource_id, thread_id)
+        holder, outside = record.holder, self._table.outside
+        aborted = False
+
+        async def work() -> None:
+            nonlocal aborted
+            if holder is not None:
+                await record.until_over(holder.run_id)
+                aborted = True
+            elif outside is not None and not local_only:
+                aborted = await outside.abort_and_wait(
+                    record,
+                    clear_pending_signals=clear_pending_signals,
+                    expected_run_id=expected_run_id,
+                    request_id=self._ids.new("request"),
+                )
+
+        try:
+            is_asked = self._aborts.abort_thread(
+                record,
+                clear=clear_pending_signals,
+                expected_run_id=expected_run_id,
+                # Others are asked below, by who knows for certain whose the thread is.
+                local_only=True,
+            )
+            if holder is not None and not is_asked:
+                return False
+            if not await within(self.clock, work(), timeout_ms / 1000):
+                raise RunTimeoutError(
+                    f"The run of thread {thread_id!r} isn't over {timeout_ms} ms after it was "
+                    "asked to end.",
+                    id="AGENT_THREAD_ABORT_TIMEOUT",
+                    run_id=holder.run_id if holder is not None else "",
+                    limit_ms=timeout_ms,
+                    what="end",
+                )
+            return aborted
+        finally:
+            self._table.drop_if_forgettable(record)
+
 
     def abort_stream(self, run_id: str, *, agent_id: str) -> bool:
         """

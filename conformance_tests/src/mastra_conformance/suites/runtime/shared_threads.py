@@ -12,6 +12,7 @@ from mastra_conformance.opening import Opener
 from mastra_conformance.processes import Processes, WorkerDiedError
 from mastra_conformance.suite import Suite, several_processes
 from mastra_conformance.suites.runtime.neighbours import (
+    KEY,
     PATIENCE_S,
     TARGET,
     TTL_MS,
@@ -30,6 +31,7 @@ __all__ = ("SharedThreadCrashSuite", "SharedThreadSuite")
 
 _TOPIC = thread_topic(TARGET["resource_id"], TARGET["thread_id"])
 _GATE = {"type": "gate", "name": "go"}
+_NEXT = {"type": "gate", "name": "next"}
 
 
 def _types(seen: list[dict[str, Any]]) -> list[str]:
@@ -288,6 +290,58 @@ class SharedThreadSuite(_Shared):
         assert "running" == status
         assert asked
         assert (1, 0) == requests
+
+    async def test_an_abort_can_be_waited_for(self, opener: Opener) -> None:
+        """Without a reader here; what the run said is stored then, and its thread handed on."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two"), _NEXT]]) as q,
+            neighbour(opener, [[text("never")]]) as p,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            await p.send("second")
+
+            unexpected = await p.agent.abort_thread_stream_and_wait(
+                **TARGET, expected_run_id="another"
+            )
+            status = woken.output.status
+            aborted = await p.agent.abort_thread_stream_and_wait(**TARGET)
+
+            after = await p.mastra.lease.get_lease_owner(KEY)
+            texts = await p.texts()
+            assert "running" != woken.output.status
+            await q.gates.reached("next")
+            cleared = await p.agent.abort_thread_stream_and_wait(
+                **TARGET, clear_pending_signals=True
+            )
+            await p.is_free()
+            again = await p.agent.abort_thread_stream_and_wait(**TARGET)
+            await until(_nothing_waits(p))
+            requests = len(q.model.requests), len(p.model.requests)
+
+        assert (False, "running") == (unexpected, status)
+        assert (True, True, False) == (aborted, cleared, again)
+        assert woken.run_id != after
+        assert ["first", "one"] == texts[:2]
+        assert (2, 0) == requests
+
+    async def test_an_expected_run_elsewhere_is_aborted(self, opener: Opener) -> None:
+        """Another one isn't, and nothing that waits is dropped then (8.5)."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE]]) as q,
+            neighbour(opener) as p,
+            reads(p),
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            await until(lambda: p.agent.get_active_thread_run_id(**TARGET) == woken.run_id)
+
+            other = p.agent.abort_thread_stream(**TARGET, expected_run_id="another")
+            this = p.agent.abort_thread_stream(**TARGET, expected_run_id=woken.run_id)
+
+            await until(lambda: woken.output.status != "running")
+
+        assert (False, True) == (other, this)
 
     @case("signals", 129)
     async def test_a_local_abort_leaves_runs_elsewhere_alone(self, opener: Opener) -> None:
