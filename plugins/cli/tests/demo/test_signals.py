@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,11 @@ def test_what_was_accepted_is_answered_by_the_process_that_is_left(played: Any) 
 def test_a_server_alone_is_enough_for_two_processes(
     product: str, local_server: Callable[[str], Any]
 ) -> None:
-    summary, _, url = _play(local_server(product).url)
+    address: str = local_server(product).url
+    sign = "&" if "?" in address else "?"
+    # Tables, collections or keys that only this test has.
+    name = "mastra_key_prefix" if product == "redis" else "mastra_prefix"
+    summary, _, url = _play(f"{address}{sign}{name}=t{uuid.uuid4().hex[:8]}_")
 
     _answered_by_the_other(summary, url)
 
