@@ -169,13 +169,13 @@ class ThreadReach:
         #: Runs whose parts are to be deleted, when, the earliest first.
         self._trims: deque[tuple[float, str, str]] = deque()
         self._receipts: dict[str, asyncio.Future[None]] = {}
+        #: Who waits for the end of a run elsewhere, by the id of the request.
+        self._acknowledged: dict[str, asyncio.Future[bool]] = {}
         #: Threads whose owner didn't say whether it has what we sent.
         self._watched: set[str] = set()
         self._tasks = TaskSupervisor("threads elsewhere")
 
     def start(self) -> None:
-        #: Who waits for the end of a run elsewhere, by the id of the request.
-        self._acknowledged: dict[str, asyncio.Future[bool]] = {}
         """Look from now on for input that a dead process left behind."""
         if self.inbox is not None:
             self._tasks.start(self._look_for_orphans(self.inbox), name="orphaned input")
@@ -331,24 +331,10 @@ class ThreadReach:
                 stream_id=stream_id,
                 source_id=self.source_id,
                 clear_pending_signals=clear_pending_signals,
+                request_id=request_id,
             ),
         )
 
-    def trim_later(self, key: str, run_id: str) -> None:
-        """Storage has what this run said, or nobody needs it: readers get time to take it (17.8)."""
-        if self._pubsub is None or self._tasks.is_closed:
-            return
-        self._trims.append((self._clock.monotonic() + _TRIM_SECONDS, key, run_id))
-        if len(self._trims) == 1:
-            self._tasks.start(self._trim(self._pubsub), name="trim topics")
-
-    async def _trim(self, pubsub: PubSub) -> None:
-        while self._trims:
-            due, key, run_id = self._trims[0]
-                request_id=request_id,
-            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-            try:
-                await pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
     async def abort_and_wait(
         self,
         key: str,
@@ -401,6 +387,20 @@ class ThreadReach:
             events.abort_acknowledged(run_id, request_id, source_id=self.source_id, done=done),
         )
 
+    def trim_later(self, key: str, run_id: str) -> None:
+        """Storage has what this run said, or nobody needs it: readers get time to take it (17.8)."""
+        if self._pubsub is None or self._tasks.is_closed:
+            return
+        self._trims.append((self._clock.monotonic() + _TRIM_SECONDS, key, run_id))
+        if len(self._trims) == 1:
+            self._tasks.start(self._trim(self._pubsub), name="trim topics")
+
+    async def _trim(self, pubsub: PubSub) -> None:
+        while self._trims:
+            due, key, run_id = self._trims[0]
+            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+            try:
+                await pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
             except MastraError:
                 # They stay until the bus lets old events go.
                 logger.warning("parts of a run were not deleted", exc_info=True)
@@ -619,6 +619,10 @@ class ThreadReach:
                         await self.answered(key, found.texts("signalIds"))
                 case events.ABORT_REQUESTED:
                     await self._abort_asked(key, found)
+                case events.ABORT_ACKNOWLEDGED:
+                    told = self._acknowledged.get(found.text("requestId") or "")
+                    if told is not None and not told.done():
+                        told.set_result(found.data.get("done") is True)
                 case kind if kind in events.ENDS:
                     listener.changed.set()
                 case _:
@@ -633,10 +637,6 @@ class ThreadReach:
                 return
             before = runs.active
             await runs.take(found)
-                case events.ABORT_ACKNOWLEDGED:
-                    told = self._acknowledged.get(found.text("requestId") or "")
-                    if told is not None and not told.done():
-                        told.set_result(found.data.get("done") is True)
             if runs.active is not before or found.type == events.SUSPENDED:
                 self._threads.remote_changed(key)
 

@@ -520,14 +520,6 @@ class ThreadRuntime:
         self._table.drop_if_forgettable(record)
         return is_aborted
 
-    def abort_run(self, run_id: str, *, agent_id: str) -> bool:
-        """
-        Abort a run that is at work or being set up here; False if there is none.
-
-        Raises:
-            ForeignRunError: It is another agent's.
-        """
-        return self._aborts.abort_at_work(run_id, agent_id=agent_id)
     async def abort_and_wait(
         self,
         resource_id: str | None,
@@ -591,6 +583,14 @@ class ThreadRuntime:
         finally:
             self._table.drop_if_forgettable(record)
 
+    def abort_run(self, run_id: str, *, agent_id: str) -> bool:
+        """
+        Abort a run that is at work or being set up here; False if there is none.
+
+        Raises:
+            ForeignRunError: It is another agent's.
+        """
+        return self._aborts.abort_at_work(run_id, agent_id=agent_id)
 
     def abort_stream(self, run_id: str, *, agent_id: str) -> bool:
         """
