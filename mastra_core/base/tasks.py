@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 
-from mastra_core.errors import ClosedError, MastraError
+from mastra_core.errors import ClosedError, MastraError, reason_of
 
 __all__ = ("TaskSupervisor", "call_maybe_async", "is_being_cancelled", "shielded")
 
@@ -174,7 +174,8 @@ async def call_maybe_async(
 
     Raises:
         MastraError: Something that it waited for was cancelled (id
-            ``MASTRA_CALLBACK_CANCELLED``); that doesn't cancel us.
+            ``MASTRA_CALLBACK_CANCELLED``), which doesn't cancel us, or it raised what is no
+            exception of a program (``MASTRA_CALLBACK_FAILED``), which doesn't end us.
         Exception: What the callback raises.
     """
     try:
@@ -184,6 +185,18 @@ async def call_maybe_async(
     except asyncio.CancelledError as exc:
         if is_being_cancelled():
             raise
-        name = getattr(function, "__qualname__", type(function).__name__)
-        raise MastraError(f"{name} was cancelled inside.", id="MASTRA_CALLBACK_CANCELLED") from exc
+        raise MastraError(
+            f"{_name_of(function)} was cancelled inside.", id="MASTRA_CALLBACK_CANCELLED"
+        ) from exc
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:
+        raise MastraError(
+            f"{_name_of(function)} raised {type(exc).__name__}: {reason_of(exc)}",
+            id="MASTRA_CALLBACK_FAILED",
+        ) from exc
     return result
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)

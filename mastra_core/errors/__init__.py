@@ -128,6 +128,7 @@ from mastra_core.errors.base import (
 )
 from mastra_core.errors.details import (
     JsonDetail,
+    reason_of,
     shown,
 )
 from mastra_core.errors.http import (
@@ -324,6 +325,7 @@ __all__ = (
     "WorkflowError",
     "error_from_wire",
     "no_run_storage",
+    "reason_of",
     "shown",
     "snapshot_too_large",
     "wire_from_error",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
-from mastra_core.errors.details import JsonDetail, clean_details, cut_ids, redact_text
+from mastra_core.errors.details import JsonDetail, clean_details, cut_ids, reason_of, redact_text
 
 __all__ = (
     "MAX_CAUSE_DEPTH",
@@ -112,7 +112,7 @@ def wire_from_error(error: BaseException, *, depth: int = MAX_CAUSE_DEPTH) -> di
     """Any exception as plain JSON values: ours with all facts, others as name and message."""
     if isinstance(error, MastraError):
         return _wire_from_mastra_error(error, depth)
-    wire: dict[str, Any] = {"name": type(error).__name__, "message": redact_text(str(error))}
+    wire: dict[str, Any] = {"name": type(error).__name__, "message": redact_text(reason_of(error))}
     _add_cause(wire, error, depth)
     return wire
 

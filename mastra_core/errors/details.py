@@ -21,6 +21,7 @@ __all__ = (
     "cut_ids",
     "is_secret_name",
     "is_secret_parameter",
+    "reason_of",
     "redact_text",
     "shown",
 )
@@ -89,8 +90,20 @@ def shown(value: object) -> str:
         # Only what is shown is rendered, whatever a caller was sent.
         cut = repr(value[:_MAX_SHOWN])
         return cut if len(value) <= _MAX_SHOWN else f"{cut[:-1]}…{cut[-1]}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - whatever it is, it must not hide what is said about it
+        text = object.__repr__(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says of itself: its text, else its name."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whoever fails can fail at saying so, too
+        text = ""
+    return text or type(error).__name__
 
 
 def cut_ids(message: str, details: Mapping[str, JsonDetail]) -> str:

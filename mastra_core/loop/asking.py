@@ -13,7 +13,7 @@ from mastra_core.base.jsonjs import encode
 from mastra_core.base.telemetry import Span
 from mastra_core.contracts.model import Model, ModelPart, ModelRequest
 from mastra_core.errors import ModelError, ModelTimeoutError
-from mastra_core.loop.interrupt import RequestAttempt, RequestPreempted
+from mastra_core.loop.interrupt import RequestAttempt, RequestPreempted, RunInterrupted
 from mastra_core.loop.model_step import ModelStep, StepResult
 from mastra_core.loop.repeating import RepeatStep, may_repeat
 from mastra_core.loop.segment import RunSegment
@@ -83,9 +83,12 @@ async def _ask_error_processors(segment: RunSegment, error: ModelError, position
     processors = segment.setup.processors
     if processors is None or not processors.has("process_api_error"):
         return
-    if not await processors.process_api_error(
-        error, send_signal=segment.send_signal, **segment.hook_members()
-    ):
+    wants_another = await segment.guard(
+        processors.process_api_error(
+            error, send_signal=segment.send_signal, **segment.hook_members()
+        )
+    )
+    if not wants_another:
         return
     if may_repeat(segment):
         raise RepeatStep(error, position=position)
@@ -117,8 +120,10 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
     response: Mapping[str, Any] | None = None
     if processors is not None:
         if processors.has("process_llm_request"):
-            answer = await processors.process_llm_request(
-                [dict(turn) for turn in request.prompt], model=model, **segment.hook_members()
+            answer = await segment.guard(
+                processors.process_llm_request(
+                    [dict(turn) for turn in request.prompt], model=model, **segment.hook_members()
+                )
             )
             request, response = replace(request, prompt=answer.prompt), answer.response
         if processors.has("process_llm_response"):
@@ -131,13 +136,15 @@ async def _ask(segment: RunSegment, model: Model, patch: StepPatch) -> StepResul
     result = step.result
     _check_answer(step, model)
     if processors is not None and chunks is not None:
-        await processors.process_llm_response(
-            model=model,
-            chunks=[{"type": c["type"], "payload": c.get("payload")} for c in chunks],
-            from_cache=response is not None,
-            warnings=result.warnings,
-            usage=result.usage,
-            **segment.hook_members(),
+        await segment.guard(
+            processors.process_llm_response(
+                model=model,
+                chunks=[{"type": c["type"], "payload": c.get("payload")} for c in chunks],
+                from_cache=response is not None,
+                warnings=result.warnings,
+                usage=result.usage,
+                **segment.hook_members(),
+            )
         )
     return result
 
@@ -287,6 +294,9 @@ async def _consume(
                 aclosing(step.chunks(parts)) as chunks,
             ):
                 async for chunk in chunks:
+                    if segment.interrupt.is_aborted:
+                        # Whoever swallowed the cancellation is not read on.
+                        raise RunInterrupted
                     if attempt.is_open and chunk["type"] in _CONTENT:
                         attempt.accept()
                     if chunk["type"] == "raw" and not request.include_raw_chunks:
@@ -340,4 +350,8 @@ async def _with_first_limit(
             yield part
     finally:
         if isinstance(parts, AsyncGenerator):
-            await parts.aclose()
+            try:
+                await parts.aclose()
+            except Exception:
+                # It must not hide why the answer ended.
+                logger.warning("an answer could not be closed", exc_info=True)

@@ -146,7 +146,7 @@ async def ask_about_iteration(
         return goes_on
     state = _state(segment, result, tools, is_final=not goes_on)
     try:
-        verdict = await call_maybe_async(callback, state)
+        verdict = await segment.guard(call_maybe_async(callback, state))
     except Exception:
         logger.exception("callback failed", extra={"run_id": segment.setup.run_id})
         return goes_on

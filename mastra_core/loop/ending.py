@@ -15,8 +15,10 @@ from mastra_core.errors import (
     FencedOutError,
     MastraError,
     ProcessorError,
+    RunError,
     StorageError,
     TripwireError,
+    reason_of,
     wire_from_error,
 )
 from mastra_core.loop.model_step import StepResult
@@ -27,6 +29,7 @@ from mastra_core.streaming.settle import add_usage
 
 __all__ = (
     "end_aborted",
+    "end_broken",
     "end_failed",
     "end_finished",
     "end_suspended",
@@ -44,8 +47,10 @@ async def end_finished(segment: RunSegment) -> None:
     try:
         await _ask_about_result(segment)
     except TripwireError as exc:
+        segment.is_ending = True
         await _end_vetoed(segment, exc)
         return
+    segment.is_ending = True
     await segment.save()
     segment.output.buffer.is_stored = segment.setup.saver is not None
     await _forget_rows(segment)
@@ -89,15 +94,17 @@ async def _ask_about_result(segment: RunSegment) -> None:
     if processors is None or not processors.has("process_output_result"):
         return
     before = _last_text(segment)
-    await processors.process_output_result(
-        {
-            "text": record.all_text,
-            "usage": record.usage,
-            "finishReason": record.finish_reason,
-            "steps": record.steps,
-        },
-        send_signal=segment.send_signal_in_place,
-        **segment.hook_members(),
+    await segment.guard(
+        processors.process_output_result(
+            {
+                "text": record.all_text,
+                "usage": record.usage,
+                "finishReason": record.finish_reason,
+                "steps": record.steps,
+            },
+            send_signal=segment.send_signal_in_place,
+            **segment.hook_members(),
+        )
     )
     after = _last_text(segment)
     if after != before and record.steps:
@@ -130,6 +137,7 @@ async def _end_vetoed(segment: RunSegment, error: TripwireError) -> None:
 
 async def end_suspended(segment: RunSegment, result: StepResult) -> None:
     """The run waits; its stream closes without ``finish`` (streaming.md 2.8)."""
+    segment.is_ending = True
     # What was really used counts (decisions.md 14); the step itself is not over.
     segment.record.usage = add_usage(segment.record.usage, result.usage)
     await _settle(segment, "suspended", "suspended")
@@ -137,6 +145,7 @@ async def end_suspended(segment: RunSegment, result: StepResult) -> None:
 
 async def end_tripped(segment: RunSegment, error: TripwireError) -> None:
     """A processor stopped the run; the rejected text is not stored (decisions.md 1)."""
+    segment.is_ending = True
     payload = _tripwire_payload(error)
     if error.phase == "process_output_step" and segment.step is not None:
         # The step was made and used up; it is over before the run is.
@@ -165,6 +174,7 @@ def _tripwire_payload(error: TripwireError) -> dict[str, Any]:
 
 async def end_aborted(segment: RunSegment) -> None:
     """What streamed is kept under the announced id (decisions.md 9, 30)."""
+    segment.is_ending = True
     segment.writer.finish_step()
     _mark_open_calls(segment)
     segment.unmark_message()
@@ -199,6 +209,8 @@ def _usage_of_parked_step(segment: RunSegment) -> Mapping[str, Any]:
 
 async def end_failed(segment: RunSegment, error: BaseException) -> None:
     """The terminal error: recorded, stored, streamed, raised to whoever waits."""
+    segment.is_ending = True
+    error = _typed(error)
     run_id = segment.setup.run_id
     logger.info("run failed", extra={"run_id": run_id, "error": type(error).__name__})
     wire = wire_from_error(error)
@@ -240,6 +252,39 @@ async def _end_unjudged(
     await segment.notify(segment.setup.callbacks.on_error, {"error": error})
     await _forget_rows(segment, error)
     segment.output.settle("failed", finish_reason="error", error=error)
+
+
+def _typed(error: BaseException) -> MastraError:
+    """The error as callers may rely on it; what others raised is its cause."""
+    if isinstance(error, MastraError):
+        return error
+    typed = RunError(f"The run failed with {type(error).__name__}: {reason_of(error)}")
+    typed.__cause__ = error
+    return typed
+
+
+async def end_broken(segment: RunSegment, error: Exception) -> None:
+    """The end itself failed, of something that nobody could foresee: nobody waits for ever."""
+    run_id = segment.setup.run_id
+    logger.error("the end of a run failed", exc_info=error, extra={"run_id": run_id})
+    failure = _typed(error)
+    with suppress(Exception):
+        await segment.save()
+    with suppress(Exception):
+        await _forget_rows(segment, failure)
+    output = segment.output
+    if output.is_running:
+        output.settle("failed", finish_reason="error", error=failure)
+    said = {chunk.get("type") for chunk in output.buffer.chunks}
+    if said & {"finish", "tripwire"}:
+        return
+    if "error" not in said:
+        wire = wire_from_error(failure)
+        output.buffer.append(segment.chunk("error", {"type": "error", "error": wire}))
+        return
+    step = {"reason": "error", "isContinued": False}
+    ends = {"messageId": segment.writer.message_id, "stepResult": step, "metadata": {}}
+    output.buffer.append(segment.chunk("finish", {**ends, "output": {"usage": {}}}))
 
 
 async def give_up(segment: RunSegment) -> None:

@@ -143,9 +143,14 @@ class Interrupt:
         """
         Wait for ``work`` unless the run is aborted first.
 
+        Inside another guarded wait, in whichever task, it is that one which an abort ends.
+
         Raises:
-            RunInterrupted: It was aborted, before or while waiting.
+            RunInterrupted: It was aborted, before or while waiting; also if ``work`` took no
+                notice of that and came to its end.
         """
+        if self._guarded is not None:
+            return await work
         if self.event.is_set():
             if asyncio.iscoroutine(work):
                 work.close()
@@ -154,10 +159,15 @@ class Interrupt:
         assert task is not None
         self._guarded = task
         try:
-            return await work
-        except asyncio.CancelledError:
+            result = await work
+        except (asyncio.CancelledError, RunInterrupted):
             if self.event.is_set() and task.uncancel() == 0:
                 raise RunInterrupted from None
             raise
         finally:
             self._guarded = None
+        if self.event.is_set():
+            if task.uncancel() > 0:
+                raise asyncio.CancelledError
+            raise RunInterrupted
+        return result

@@ -6,7 +6,7 @@ One :class:`AgentLoop` runs one segment and never raises; how it ended is in its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from mastra_core.loop.completion import (
 from mastra_core.loop.continue_rule import may_run_tools, wants_another_step
 from mastra_core.loop.ending import (
     end_aborted,
+    end_broken,
     end_failed,
     end_finished,
     end_tripped,
@@ -51,6 +52,8 @@ __all__ = ("AgentLoop",)
 
 #: Seconds that saving may take after the run was cancelled.
 _LAST_SAVE_SECONDS: Final = 5.0
+#: What stops more than this run.
+_NOT_OURS: Final = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 
 
 class AgentLoop:
@@ -80,6 +83,8 @@ class AgentLoop:
         except asyncio.CancelledError:
             await shielded(give_up(self._segment), deadline=_LAST_SAVE_SECONDS)
             raise
+        except Exception as exc:  # noqa: BLE001 - even then it ends, and says so
+            await end_broken(self._segment, exc)
         finally:
             if background is not None:
                 live.end()
@@ -110,7 +115,9 @@ class AgentLoop:
                 await end_tripped(segment, error)
             else:
                 await end_failed(segment, error)
-        except Exception as exc:  # noqa: BLE001 - the door of the run: it ends as failed
+        except _NOT_OURS:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - the door of the run: it ends as failed
             await end_failed(segment, exc)
 
     async def _run_steps(self) -> None:
@@ -130,8 +137,10 @@ class AgentLoop:
         segment.started_at = setup.clock.now()
         await heal_placeholders(segment)
         if setup.processors is not None:
-            await setup.processors.process_input(
-                send_signal=segment.send_signal_in_place, **segment.hook_members()
+            await segment.guard(
+                setup.processors.process_input(
+                    send_signal=segment.send_signal_in_place, **segment.hook_members()
+                )
             )
         await segment.show(
             segment.chunk("start", {"id": setup.agent_id, "messageId": segment.writer.message_id})
@@ -154,7 +163,7 @@ class AgentLoop:
         segment.open_step = 0
         tools = self._tools(result.calls)
         answers = await restore_tools(segment, resume, tools)
-        await segment.interrupt.guard(resume_tools(segment, tools, answers))
+        await self._run_tools(tools, resume_tools(segment, tools, answers))
         if tools.parked:
             segment.open_step = None
             await park(segment, tools, result)
@@ -219,7 +228,7 @@ class AgentLoop:
         if segment.payloads:
             await segment.payloads.keep_inputs(segment.writer, result.calls)
         if calls:
-            await segment.interrupt.guard(tools.run())
+            await self._run_tools(tools, tools.run())
             if tools.parked:
                 segment.open_step = None
                 await park(segment, tools, result)
@@ -254,13 +263,15 @@ class AgentLoop:
         if processors is None or not processors.has_input_step:
             return step
         segment.keep_system_messages()
-        patched = await processors.process_input_step(
-            step,
-            resolve=self._resolve,
-            lanes=segment.lanes(),
-            send_signal=segment.send_signal,
-            structured_output=setup.structured,
-            **segment.hook_members(),
+        patched = await segment.guard(
+            processors.process_input_step(
+                step,
+                resolve=self._resolve,
+                lanes=segment.lanes(),
+                send_signal=segment.send_signal,
+                structured_output=setup.structured,
+                **segment.hook_members(),
+            )
         )
         if patched.message_id is not None:
             segment.use_message(patched.message_id)
@@ -292,17 +303,19 @@ class AgentLoop:
         segment, processors = self._segment, self._setup.processors
         if processors is None or not processors.has("process_output_step"):
             return
-        await processors.process_output_step(
-            finish_reason=result.reason,
-            provider_metadata=result.metadata.get("providerMetadata"),
-            tool_calls=[
-                {"toolName": c.tool_name, "toolCallId": c.tool_call_id, "args": c.args}
-                for c in result.calls
-            ],
-            text=result.text,
-            usage=result.usage,
-            send_signal=segment.send_signal_in_place,
-            **segment.hook_members(),
+        await segment.guard(
+            processors.process_output_step(
+                finish_reason=result.reason,
+                provider_metadata=result.metadata.get("providerMetadata"),
+                tool_calls=[
+                    {"toolName": c.tool_name, "toolCallId": c.tool_call_id, "args": c.args}
+                    for c in result.calls
+                ],
+                text=result.text,
+                usage=result.usage,
+                send_signal=segment.send_signal_in_place,
+                **segment.hook_members(),
+            )
         )
 
     def _tools(self, calls: Sequence[StepCall]) -> ToolStep:
@@ -318,6 +331,14 @@ class AgentLoop:
             abort=segment.interrupt.event,
             transcript=lambda: [m.to_wire() for m in messages.to_messages(messages.messages)],
         )
+
+    async def _run_tools(self, tools: ToolStep, work: Awaitable[None]) -> None:
+        try:
+            await self._segment.interrupt.guard(work)
+        except BaseException:
+            # What is done stays done, whatever became of the others.
+            await self._enter_results(tools)
+            raise
 
     async def _enter_results(self, tools: ToolStep) -> None:
         """Put what came of the calls into the transcript."""
@@ -415,7 +436,7 @@ class AgentLoop:
             {"text": result.text, "finishReason": result.reason, "usage": result.usage},
         ]
         for condition in setup.stop_when:
-            if await call_maybe_async(condition, seen):
+            if await self._segment.guard(call_maybe_async(condition, seen)):
                 return True
         return False
 

@@ -19,10 +19,13 @@ from mastra_core.errors import (
     ModelError,
     WireDecodeError,
     WireEncodeError,
+    reason_of,
     shown,
     wire_from_error,
 )
+from mastra_core.loop.interrupt import RequestPreempted
 from mastra_core.messages.from_output import ResponseWriter
+from mastra_core.streaming.settle import TOKEN_COUNTS
 from mastra_core.wire.chunks import RUN_CHUNKS, Chunk
 
 __all__ = (
@@ -37,6 +40,8 @@ _RECORDED: Final = frozenset(
     {"text-delta", "reasoning-delta", "tool-call", "tool-result", "file", "source"}
 )
 _DELTAS: Final = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
+#: What no model can fail with: it stops more than a request.
+_NOT_OURS: Final = (RequestPreempted, KeyboardInterrupt, GeneratorExit)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,7 +173,9 @@ class ModelStep:
             if is_being_cancelled():
                 raise
             raise self._failed(exc) from exc
-        except Exception as exc:
+        except _NOT_OURS:
+            raise
+        except BaseException as exc:
             raise self._failed(exc) from exc
         finally:
             self.result.text = "".join(self._text)
@@ -177,8 +184,8 @@ class ModelStep:
             yield self.start_chunk()
 
     def _failed(self, error: BaseException) -> ModelError:
-        reason = str(error) or type(error).__name__
-        return ModelError(f"Model {self._model.provider}/{self._model.model_id} failed: {reason}")
+        model = f"{self._model.provider}/{self._model.model_id}"
+        return ModelError(f"Model {model} failed: {reason_of(error)}")
 
     def _convert(self, part: ModelPart) -> list[Chunk]:
         kind: str = part["type"]
@@ -316,9 +323,7 @@ class ModelStep:
 
     def _finish(self, part: ModelPart) -> list[Chunk]:
         self.result.reason = str(part.get("finishReason") or "unknown")
-        usage = dict(part.get("usage") or {})
-        if usage:
-            usage.setdefault("raw", dict(usage))
+        usage = _usage(part.get("usage"))
         self.result.usage = usage
         if part.get("providerMetadata") is not None:
             self.result.metadata["providerMetadata"] = part["providerMetadata"]
@@ -428,6 +433,18 @@ def _own_part(part: ModelPart) -> ModelPart:
     return copied
 
 
+def _usage(said: object) -> dict[str, Any]:
+    """What a request used; a count that is none is left out, and stands in ``raw`` as it came."""
+    if not isinstance(said, Mapping) or not said:
+        return {}
+    usage = {
+        name: count
+        for name, count in said.items()
+        if name not in TOKEN_COUNTS or (isinstance(count, int) and not isinstance(count, bool))
+    }
+    return {**usage, "raw": usage.get("raw", dict(said))}
+
+
 def _metadata(part: ModelPart) -> dict[str, Any]:
     metadata = part.get("providerMetadata")
     return {} if metadata is None else {"providerMetadata": metadata}
@@ -449,7 +466,7 @@ def _as_error(error: object) -> BaseException:
     if isinstance(error, MastraError):
         return error
     if isinstance(error, BaseException):
-        raised = ModelError(str(error) or type(error).__name__)
+        raised = ModelError(reason_of(error))
         raised.__cause__ = error
         return raised
     if isinstance(error, Mapping) and "message" in error:

@@ -35,6 +35,7 @@ async def park(segment: RunSegment, tools: ToolStep, result: StepResult) -> None
             nobody could give.
     """
     setup = segment.setup
+    segment.is_ending = True
     await _mark_message(segment, tools)
     await segment.save()
     if setup.snapshots is None:

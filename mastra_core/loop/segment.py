@@ -12,11 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mastra_core.base.ids import uuid5
+from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async
-from mastra_core.errors import ModelError
+from mastra_core.errors import ClosedError, InvalidSignalError, ModelError, ProcessorError, shown
 from mastra_core.loop.interrupt import Interrupt, RequestAttempt
 from mastra_core.loop.model_step import ModelStep, StepResult
 from mastra_core.loop.payloads import PayloadTransforms
@@ -24,6 +25,7 @@ from mastra_core.loop.setup import RunSetup
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.message_list import ListedMessage
 from mastra_core.messages.signals import create_signal, echo_chunk
+from mastra_core.processors.checks import chunk_fault
 from mastra_core.processors.state_lanes import RunLanes
 from mastra_core.streaming.objects import PartialObject
 from mastra_core.streaming.output import ModelOutput
@@ -34,6 +36,8 @@ from mastra_core.workflows.agent_snapshot import ParkedRun
 __all__ = ("PARKED_MARKS", "ResumePoint", "RunSegment")
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _REASONING_EDGES: Final = ("reasoning-start", "reasoning-end")
 
@@ -75,6 +79,8 @@ class RunSegment:
         #: Payload of the last ``step-finish``.
         self.last_finish: dict[str, Any] = {}
         self.is_parked = False
+        #: The end is being told: an abort comes too late.
+        self.is_ending = False
         self.payloads = PayloadTransforms(setup)
         #: Tasks of this agent and thread go on in the background.
         self.has_tasks = False
@@ -230,16 +236,42 @@ class RunSegment:
         self.messages.system_messages[:] = self._system_messages
 
     async def write(self, chunk: Chunk) -> None:
-        """Stream a chunk of a processor's own, as it is."""
-        await self.show(chunk)
+        """
+        Stream a chunk of a processor's own, as it is; dropped with a warning after the end.
+
+        Raises:
+            ProcessorError: It is no chunk, or one with which a run speaks of itself.
+            WireEncodeError: Something in it has no JSON form.
+        """
+        if (fault := chunk_fault(chunk)) is not None:
+            raise ProcessorError(f"A processor wrote a chunk that {fault}.")
+        own = sanitize_copy(chunk)
+        if self.output.buffer.is_closed:
+            logger.warning("a processor wrote after the end of its run")
+            return
+        await self.show(own)
 
     def _rotated(self) -> str:
         self.rotate()
         return self.writer.message_id
 
+    def _created(self, value: Mapping[str, Any]) -> Signal:
+        """
+        A signal of a hook.
+
+        Raises:
+            InvalidSignalError: It can't be one.
+            ClosedError: The run is over; nobody would see it.
+        """
+        if self.output.buffer.is_closed:
+            raise ClosedError(what="run", hint="Send the signal to the thread instead.")
+        if not isinstance(value, Mapping):
+            raise InvalidSignalError(f"A signal must be a mapping, not {shown(value)}.")
+        return create_signal(value, clock=self.setup.clock, ids=self.setup.ids)
+
     async def send_signal(self, value: Mapping[str, Any]) -> Signal:
         """``send_signal`` of a hook: rotate, add, echo (signals.md 14)."""
-        signal = create_signal(value, clock=self.setup.clock, ids=self.setup.ids)
+        signal = self._created(value)
         message = self.messages.find(self.writer.message_id)
         if message is not None and message.parts and message.parts[-1]["type"] == "step-start":
             # No model was asked under this id any more.
@@ -251,7 +283,7 @@ class RunSegment:
 
     async def send_signal_in_place(self, value: Mapping[str, Any]) -> Signal:
         """``send_signal`` of a hook that can't rotate: what is being said goes on."""
-        signal = create_signal(value, clock=self.setup.clock, ids=self.setup.ids)
+        signal = self._created(value)
         entered = self.messages.add_signal(signal)
         await self.echo(entered)
         return entered
@@ -289,13 +321,27 @@ class RunSegment:
     async def notify(
         self, callback: Callable[..., Awaitable[None] | None] | None, facts: Mapping[str, Any]
     ) -> None:
-        """Call a callback of the user; what it raises is logged and changes nothing."""
+        """
+        Call a callback of the user; what it raises is logged and changes nothing.
+
+        Raises:
+            RunInterrupted: The run was aborted while it went on.
+        """
         if callback is None:
             return
         try:
-            await call_maybe_async(callback, facts)
+            await self.guard(call_maybe_async(callback, facts))
         except Exception:
             logger.exception("callback failed", extra={"run_id": self.setup.run_id})
+
+    async def guard(self, work: Awaitable[T]) -> T:
+        """
+        Wait for something that others wrote, unless the run is aborted first.
+
+        Raises:
+            RunInterrupted: It was aborted, and its end isn't being told yet.
+        """
+        return await (work if self.is_ending else self.interrupt.guard(work))
 
     async def assert_ours(self) -> None:
         """

@@ -6,7 +6,13 @@ import logging
 from typing import Any, Final
 
 from mastra_core.contracts.model import ModelRequest
-from mastra_core.errors import ConfigError, ModelError, TripwireError, wire_from_error
+from mastra_core.errors import (
+    ConfigError,
+    ModelError,
+    TripwireError,
+    reason_of,
+    wire_from_error,
+)
 from mastra_core.loop.model_step import StepResult
 from mastra_core.loop.segment import RunSegment
 from mastra_core.streaming.objects import PartialObject, StructuredOutput
@@ -75,8 +81,16 @@ async def structure_answer(segment: RunSegment, result: StepResult) -> None:
             elif part["type"] == "error":
                 raise ModelError(f"The structuring model failed: {part.get('error')}")
 
+    async def ask_safely() -> None:
+        try:
+            await ask()
+        except ModelError:
+            raise
+        except Exception as exc:
+            raise ModelError(f"The structuring model failed: {reason_of(exc)}") from exc
+
     try:
-        await segment.interrupt.guard(ask())
+        await segment.interrupt.guard(ask_safely())
         said, value = wanted.schema.parse("".join(texts))
     except ModelError as exc:
         await _misfit(segment, wanted, exc)

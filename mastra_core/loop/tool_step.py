@@ -30,6 +30,7 @@ from mastra_core.errors import (
     ToolInputError,
     ToolNotFoundError,
     TripwireError,
+    reason_of,
     wire_from_error,
 )
 from mastra_core.loop.delegating import delegated_call, delegated_record
@@ -323,6 +324,10 @@ class ToolStep:
         except ToolInputError as exc:
             self._settle(index, started, {"result": _invalid_input(exc)})
             return
+        except Exception as exc:  # noqa: BLE001 - a schema of the tool failed, not its arguments
+            span.record_error(exc)
+            self._settle(index, started, {"error": wire_from_error(_tool_failure(exc, call))})
+            return
         if answer is None and await self._needs_approval(tool, args, context):
             approval = {**_named(call), "args": call.args}
             self._park(index, started, {"requireToolApproval": approval})
@@ -360,11 +365,16 @@ class ToolStep:
                 raise
             span.record_error(exc)
             output = {"error": wire_from_error(_tool_failure(exc, call))}
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - the door of the tool: the model is told
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as exc:  # noqa: BLE001 - the door of the tool: the model is told
             span.record_error(exc)
             output = {"error": wire_from_error(_tool_failure(exc, call))}
         finally:
             tool_writer.close()
+        if self._abort.is_set():
+            # It took no notice; the run is over, and its call stays open (streaming.md 2.4).
+            return
         if parked and "error" not in output:
             self._park(index, started, parked[0])
             return
@@ -667,7 +677,7 @@ def _invalid_input(error: ToolInputError) -> dict[str, Any]:
 def _tool_failure(error: BaseException, call: StepCall) -> MastraError:
     if isinstance(error, ToolError):
         return error
-    failure = ToolFailedError(tool_name=call.tool_name, reason=str(error) or type(error).__name__)
+    failure = ToolFailedError(tool_name=call.tool_name, reason=reason_of(error))
     failure.__cause__ = error
     return failure
 

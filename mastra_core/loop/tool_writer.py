@@ -9,6 +9,7 @@ from typing import Any
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.errors import ToolError
 from mastra_core.messages.from_output import ResponseWriter
+from mastra_core.processors.checks import chunk_fault
 from mastra_core.wire.chunks import RUN_CHUNKS
 
 __all__ = ("RunToolWriter",)
@@ -76,6 +77,8 @@ class RunToolWriter:
                 hint="Use writer.write(...), or a type of your own that starts with 'data-'.",
             )
         own = sanitize_copy(chunk)
+        if (fault := chunk_fault(own)) is not None:
+            raise ToolError(f"A tool wrote a chunk that {fault}.")
         await self._send(own)
 
     async def _send(self, chunk: dict[str, Any]) -> None:

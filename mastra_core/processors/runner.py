@@ -21,9 +21,18 @@ from mastra_core.errors import (
     ProcessorTimeoutError,
     RunArgumentError,
     TripwireError,
+    reason_of,
 )
 from mastra_core.messages.message_list import MessageList, MessageSource
 from mastra_core.processors.arguments import ContextWindow, ProcessorArgs, StepPatch, TracingContext
+from mastra_core.processors.checks import (
+    CALL_CHUNKS,
+    check_patch,
+    checked_prompt,
+    checked_response,
+    chunk_fault,
+    kept,
+)
 from mastra_core.processors.returned import (
     apply_messages,
     apply_returned,
@@ -418,6 +427,7 @@ class RunProcessors:
 
     def _apply_step(self, processor: Processor, patch: StepPatch) -> None:
         phase = "process_input_step"
+        check_patch(patch, processor_id=processor.id)
         check_one_of_both(
             patch.messages,
             patch.message_list,
@@ -457,9 +467,9 @@ class RunProcessors:
                     reason="it must return None, {prompt} or {response}",
                 )
             if returned.get("prompt") is not None:
-                prompt = [dict(turn) for turn in returned["prompt"]]
-            if response is None:
-                response = returned.get("response")
+                prompt = checked_prompt(returned["prompt"], processor_id=processor.id)
+            if response is None and returned.get("response") is not None:
+                response = checked_response(returned["response"], processor_id=processor.id)
         return LlmAnswer(prompt=prompt, response=response)
 
     async def process_llm_response(self, **members: Any) -> None:
@@ -500,9 +510,12 @@ class RunProcessors:
             if not wants_data and str(passing.get("type", "")).startswith("data-"):
                 continue
             seen = self._streamed.setdefault(processor.id, [])
-            seen.append(dict(passing))
+            seen.append(kept(passing))
+            allowed = CALL_CHUNKS | {str(passing.get("type"))}
 
-            def push(more: Chunk, place: int = index) -> None:
+            def push(more: Chunk, place: int = index, own: frozenset[str] = allowed) -> None:
+                if (fault := chunk_fault(more, allowed=own)) is not None:
+                    raise TypeError(f"it pushed a chunk that {fault}")
                 waiting.append((place, more))
 
             args = self._args(
@@ -518,13 +531,13 @@ class RunProcessors:
                 raise
             except Exception as exc:  # noqa: BLE001 – decisions.md 31: the chunk passes
                 self._stream_failed(processor, exc)
+                passing = kept(seen[-1])
                 continue
             if returned is None:
                 return None
-            if not isinstance(returned, dict) or not isinstance(returned.get("type"), str):
-                self._stream_failed(
-                    processor, TypeError(f"it returned {type(returned).__name__}, not a chunk")
-                )
+            if (fault := chunk_fault(returned, allowed=allowed)) is not None:
+                self._stream_failed(processor, TypeError(f"it returned a chunk that {fault}"))
+                passing = kept(seen[-1])
                 continue
             passing = returned
         return passing
@@ -533,7 +546,7 @@ class RunProcessors:
         self._watch.failed(processor, "process_output_stream", error)
         if getattr(processor, "on_stream_error", "open") == "closed":
             raise TripwireError(
-                f"Processor {processor.id} failed and lets nothing pass: {error}",
+                f"Processor {processor.id} failed and lets nothing pass: {reason_of(error)}",
                 processor_id=processor.id,
                 phase="process_output_stream",
             ) from error
@@ -591,7 +604,7 @@ class RunProcessors:
 
 def _failure(processor: Processor, phase: str, error: BaseException) -> ProcessorError:
     return ProcessorError(
-        processor_id=processor.id, phase=phase, reason=f"{type(error).__name__}: {error}"
+        processor_id=processor.id, phase=phase, reason=f"{type(error).__name__}: {reason_of(error)}"
     )
 
 

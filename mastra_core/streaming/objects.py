@@ -12,7 +12,13 @@ from pydantic_core import from_json
 from mastra_core.base.json_schema import schema_problems
 from mastra_core.base.jsonjs import decode
 from mastra_core.contracts.model import Model
-from mastra_core.errors import RunArgumentError, StructuredOutputError, WireDecodeError, shown
+from mastra_core.errors import (
+    RunArgumentError,
+    StructuredOutputError,
+    WireDecodeError,
+    reason_of,
+    shown,
+)
 
 __all__ = (
     "ErrorStrategy",
@@ -113,6 +119,9 @@ class ObjectSchema:
                 for problem in exc.errors(include_url=False)
             ]
             raise _misfit(text, "; ".join(found)) from exc
+        except Exception as exc:
+            # A validator of the type failed, in its own way.
+            raise _misfit(text, f"{type(exc).__name__}: {reason_of(exc)}") from exc
 
 
 def _bare(text: str) -> str:

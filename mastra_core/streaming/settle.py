@@ -7,16 +7,17 @@ the ``__streamState`` of its snapshot (streaming.md 5.6).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.wire.chunks import Chunk
 
-__all__ = ("RunRecord", "add_usage")
+__all__ = ("TOKEN_COUNTS", "RunRecord", "add_usage")
 
 #: Of a stored step: the ids of its messages, which stand in the message list.
 _MESSAGE_IDS = "__responseMessageIds"
-_COUNTS = (
+#: Members of ``usage`` that are counted.
+TOKEN_COUNTS: Final = (
     "inputTokens",
     "outputTokens",
     "totalTokens",
@@ -29,7 +30,7 @@ _COUNTS = (
 def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers are summed, ``raw`` keeps the latest (streaming.md 3.2)."""
     added = dict(total)
-    for name in _COUNTS:
+    for name in TOKEN_COUNTS:
         if usage.get(name) is not None:
             added[name] = (added.get(name) or 0) + usage[name]
     if "raw" in usage:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from mastra_core import Agent, ToolContext, tool
+from mastra_core.agent.tools import FunctionTool
+from mastra_core.base.tasks import call_maybe_async
 from mastra_core.contracts.model import ModelPart, ModelRequest
 from mastra_core.errors import (
+    ClosedError,
     ModelError,
     ModelTimeoutError,
     ProcessorError,
     RunArgumentError,
+    RunError,
     RunTimeoutError,
+    StructuredOutputError,
 )
 from mastra_core.processors.arguments import ProcessorArgs
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
@@ -105,6 +111,48 @@ class Says:
             yield part
 
 
+class Odder(BaseException):
+    """No ``Exception``, as nothing that a program means to raise."""
+
+
+class UnspeakableError(Exception):
+    """Doesn't even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class Fails(Says):
+    """Begins to speak and fails."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        yield {"type": "text-delta", "id": "1", "delta": "half"}
+        for part in self._parts:
+            raise part
+
+
+def fails_with(error: BaseException) -> dict[str, Any]:
+    @tool
+    async def odd() -> None:
+        """Fail."""
+        raise error
+
+    return {**model([tool_call("odd", {})]), "tools": [odd]}
+
+
+class Unreadable(FunctionTool):
+    """Its schema fails instead of saying what is wrong."""
+
+    def parse_input(self, value: Any) -> Any:
+        raise RuntimeError("broken schema")
+
+
+async def never(args: Any, context: ToolContext) -> str:
+    return "never"
+
+
 @tool
 async def look(what: str) -> str:
     """Look."""
@@ -186,6 +234,29 @@ MODELS = {
         error=ModelError,
         says=None,
     ),
+    "usage that can't be counted": Odd(
+        agent=lambda: {
+            "model": Says(
+                {"type": "text-delta", "id": "1", "delta": "done"},
+                {"type": "finish", "finishReason": "stop", "usage": {"inputTokens": "many"}},
+            )
+        }
+    ),
+    "an error that isn't one of a program": Odd(
+        agent=lambda: {"model": Fails(Odder("odd"))}, reason="error", error=ModelError, says=None
+    ),
+    "several errors at once": Odd(
+        agent=lambda: {"model": Fails(BaseExceptionGroup("all", [Odder(), ValueError()]))},
+        reason="error",
+        error=ModelError,
+        says=None,
+    ),
+    "an error that can't be told": Odd(
+        agent=lambda: {"model": Fails(UnspeakableError())},
+        reason="error",
+        error=ModelError,
+        says=None,
+    ),
     "no end": Odd(
         agent=lambda: {"model": Endless()},
         options=LIMIT,
@@ -203,6 +274,17 @@ MODELS = {
 }
 TOOLS = {
     "raises": Odd(agent=lambda: {**model([tool_call("break_down", {})]), "tools": [break_down]}),
+    "raises what is no error of a program": Odd(agent=lambda: fails_with(Odder("odd"))),
+    "raises several errors at once": Odd(
+        agent=lambda: fails_with(BaseExceptionGroup("all", [Odder(), ValueError()]))
+    ),
+    "raises what can't be told": Odd(agent=lambda: fails_with(UnspeakableError())),
+    "fails at its arguments": Odd(
+        agent=lambda: {
+            **model([tool_call("odd", {})]),
+            "tools": [Unreadable(id="odd", execute=never)],
+        }
+    ),
     "returns what JSON can't hold": Odd(
         agent=lambda: {**model([tool_call("opaque", {})]), "tools": [opaque]}
     ),
@@ -322,6 +404,85 @@ async def test_a_hanging_tool_is_stopped_by_an_abort(make_agent: MakeAgent) -> N
     assert ("aborted", "canceled") == (await output.finish_reason, output.status)
 
 
+async def test_a_tool_that_takes_no_notice_of_an_abort_has_no_result(
+    make_agent: MakeAgent,
+) -> None:
+    """Its call stays open, in the stream as in the thread (streaming.md 2.4)."""
+    entered = asyncio.Event()
+
+    @tool
+    async def stubborn() -> str:
+        """Go on."""
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done anyway"
+
+    asked = model([tool_call("stubborn", {})])
+    agent = make_agent(**asked, tools=[stubborn])
+    output = await agent.stream("go", **SCOPE)
+    async with asyncio.timeout(PATIENCE):
+        await entered.wait()
+    output.abort()
+    chunks = await chunks_of(output)
+
+    assert "finish" == end_of(chunks)
+    assert {"tool-result", "step-finish"}.isdisjoint(chunk["type"] for chunk in chunks)
+    assert 1 == len(asked["model"].requests)
+    assert "aborted" == await output.finish_reason
+
+
+async def test_a_model_that_takes_no_notice_of_an_abort_is_not_read_on(
+    make_agent: MakeAgent,
+) -> None:
+    entered = asyncio.Event()
+
+    class Stubborn(Says):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+            yield {"type": "text-delta", "id": "1", "delta": "one"}
+            entered.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            while True:
+                yield {"type": "text-delta", "id": "1", "delta": "more"}
+
+    agent = make_agent(model=Stubborn())
+    output = await agent.stream("go", **SCOPE)
+    async with asyncio.timeout(PATIENCE):
+        await entered.wait()
+    output.abort()
+
+    assert "finish" == end_of(await chunks_of(output))
+    assert ("aborted", "one") == (await output.finish_reason, await output.text)
+
+
+@pytest.mark.parametrize("ends", ["abort", "limit"])
+async def test_calls_that_had_ended_keep_their_results(
+    make_agent: MakeAgent, stored: Callable[[Agent], Any], ends: str
+) -> None:
+    """What was done and shown is in the thread, whatever stopped the others."""
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    calls = [tool_call("look", {"what": "sky"}, id="a"), tool_call("hang", {}, id="b")]
+    agent = make_agent(**model(calls), tools=[look, hang])
+    limit = {"model_settings": {"timeout": {"totalMs": 500}}} if ends == "limit" else {}
+    output = await agent.stream("go", **SCOPE, **limit)
+    async for chunk in output.full_stream:
+        if ends == "abort" and chunk["type"] == "tool-result":
+            output.abort()
+
+    answer = (await stored(agent))[-1]
+    calls = [part["toolInvocation"] for part in answer.content["parts"] if "toolInvocation" in part]
+    assert [("result", "sky"), ("call", None)] == [
+        (call["state"], call.get("result")) for call in calls
+    ]
+
+
 # -- processors -----------------------------------------------------------------------------------
 
 
@@ -349,6 +510,26 @@ class ReturnsJunk(Raises):
         return 7
 
 
+class RaisesOddly(Raises):
+    id = "odd"
+
+    async def _fail(self, args: ProcessorArgs) -> Any:
+        raise Odder("odd")
+
+
+class Returns(Raises):
+    """Returns what it was given, whatever that is."""
+
+    id = "returns"
+
+    def __init__(self, hook: str, value: Any) -> None:
+        super().__init__(hook)
+        self._value = value
+
+    async def _fail(self, args: ProcessorArgs) -> Any:
+        return await call_maybe_async(self._value, args) if callable(self._value) else self._value
+
+
 class Aborts(Raises):
     id = "aborts"
 
@@ -372,7 +553,7 @@ def guarded_by(odd: type[Raises], hook: str) -> dict[str, Any]:
     ("odd", "hook"),
     [
         (odd, hook)
-        for odd in (Raises, Blocks, ReturnsJunk)
+        for odd in (Raises, Blocks, ReturnsJunk, RaisesOddly)
         for hook in (*INPUT_HOOKS, *OUTPUT_HOOKS)
         # Nobody asks for what this one returns.
         if (odd, hook) != (ReturnsJunk, "process_llm_response")
@@ -402,6 +583,182 @@ async def test_a_processor_that_refuses_ends_the_run_once(make_agent: MakeAgent,
 
     assert "finish" == end if hook == "process_output_result" else "tripwire" == end
     assert "tripwire" == output.status
+
+
+@pytest.mark.parametrize("hook", [*INPUT_HOOKS, *OUTPUT_HOOKS, "process_api_error"])
+async def test_an_abort_ends_a_processor_that_blocks(make_agent: MakeAgent, hook: str) -> None:
+    entered = asyncio.Event()
+
+    async def block(args: ProcessorArgs) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    guarded: dict[str, Any] = guarded_by(Raises, hook)
+    if hook == "process_api_error":
+        guarded = {
+            "model": ScriptedModel([[{"type": "throw", "message": "gone"}]]),
+            "error_processors": guarded["output_processors"],
+        }
+    for processors in (value for name, value in guarded.items() if name.endswith("processors")):
+        setattr(processors[0], hook, block)
+    agent = make_agent(**guarded)
+    output = await agent.stream("go", **SCOPE)
+    async with asyncio.timeout(PATIENCE):
+        await entered.wait()
+    output.abort()
+
+    assert "finish" == end_of(await chunks_of(output))
+    assert ("aborted", "canceled") == (await output.finish_reason, output.status)
+    assert agent.get_active_thread_run_id(**SCOPE) is None
+
+
+@pytest.mark.parametrize("callback", ["on_chunk", "on_step_finish", "on_iteration_complete"])
+async def test_an_abort_ends_a_callback_that_blocks(make_agent: MakeAgent, callback: str) -> None:
+    entered = asyncio.Event()
+
+    async def block(facts: Any) -> None:
+        if not entered.is_set():
+            entered.set()
+            await asyncio.Event().wait()
+
+    agent = make_agent(**model())
+    output = await agent.stream("go", **SCOPE, **{callback: block})
+    async with asyncio.timeout(PATIENCE):
+        await entered.wait()
+    output.abort()
+
+    assert "finish" == end_of(await chunks_of(output))
+    assert "aborted" == await output.finish_reason
+
+
+def touched(args: ProcessorArgs) -> Any:
+    assert args.part is not None
+    args.part["payload"] = {"text": object()}
+    return args.part
+
+
+def pushed(args: ProcessorArgs) -> Any:
+    assert args.push is not None
+    args.push({"type": "finish", "payload": {}})
+    return args.part
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"type": ""}, {"type": "text-delta"}, {"type": "finish", "payload": {}}, touched, pushed],
+    ids=["no type", "no text", "an end", "a chunk that was changed", "an end behind"],
+)
+async def test_a_chunk_passes_unchanged_if_what_came_of_it_is_none(
+    make_agent: MakeAgent, value: Any
+) -> None:
+    agent = make_agent(**model(), output_processors=[Returns("process_output_stream", value)])
+    output = await agent.stream("go", **SCOPE)
+
+    assert "finish" == end_of(await chunks_of(output))
+    assert "done" == await output.text
+    assert ["done"] == [piece async for piece in output.text_stream]
+
+
+@pytest.mark.parametrize(
+    ("hook", "value"),
+    [
+        ("process_input_step", {"tools": [7]}),
+        ("process_input_step", {"model": 7}),
+        ("process_input_step", {"message_id": 7}),
+        ("process_input_step", {"active_tools": "look"}),
+        ("process_input_step", {"model_settings": 7}),
+        ("process_llm_request", {"prompt": 7}),
+        ("process_llm_request", {"response": 7}),
+        ("process_llm_request", {"response": {"chunks": [7]}}),
+        ("process_llm_request", {"response": {"chunks": [{"type": "tripwire", "payload": {}}]}}),
+        (
+            "process_llm_request",
+            {"response": {"chunks": [{"type": "source", "payload": {"x": object()}}]}},
+        ),
+    ],
+)
+async def test_what_is_no_step_and_no_answer_is_the_processors_fault(
+    make_agent: MakeAgent, hook: str, value: Any
+) -> None:
+    agent = make_agent(**model(), input_processors=[Returns(hook, value)])
+    output = await agent.stream("go", **SCOPE)
+
+    assert "error" == end_of(await chunks_of(output))
+    error = await output.error
+    assert isinstance(error, ProcessorError)
+    assert "returns" in str(error)
+
+
+async def test_a_run_ends_although_its_transcript_was_broken(make_agent: MakeAgent) -> None:
+    """Nothing can be stored then, but nobody waits for ever."""
+
+    def break_up(args: ProcessorArgs) -> None:
+        args.message_list.messages.append(7)  # type: ignore[arg-type]  # that's the fault
+
+    agent = make_agent(**model(), input_processors=[Returns("process_input_step", break_up)])
+    output = await agent.stream("go", **SCOPE)
+
+    assert "error" == end_of(await chunks_of(output))
+    assert isinstance(await output.error, RunError)
+    assert agent.get_active_thread_run_id(**SCOPE) is None
+
+
+async def test_a_processor_writes_chunks_of_its_own_while_its_run_goes_on(
+    make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[ProcessorArgs] = []
+    refused: list[str] = []
+
+    async def write(args: ProcessorArgs) -> None:
+        kept.append(args)
+        assert args.write is not None
+        for chunk in (None, {}, {"type": "finish"}, {"type": "text-delta"}):
+            try:
+                await args.write(chunk)  # type: ignore[arg-type]  # some are none
+            except ProcessorError as exc:
+                refused.append(str(exc))
+
+    agent = make_agent(**model(), input_processors=[Returns("process_input_step", write)])
+    output = await agent.stream("go", **SCOPE)
+    chunks = await chunks_of(output)
+    [args] = kept
+    assert args.write is not None
+    assert args.send_signal is not None
+    await args.write({"type": "data-late", "data": 1})
+    with pytest.raises(ClosedError):
+        await args.send_signal({"type": "reactive", "contents": "late"})
+
+    assert 4 == len(refused)
+    assert chunks == await chunks_of(output)
+    assert "a processor wrote after the end of its run" in caplog.messages
+
+
+# -- structured output ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["strict", "fallback"])
+async def test_a_type_that_fails_at_an_answer_is_a_misfit(
+    make_agent: MakeAgent, strategy: str
+) -> None:
+    class Judged(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def judge(cls, value: int) -> int:
+            raise RuntimeError("can't judge")
+
+    wanted: dict[str, Any] = {"schema": Judged, "error_strategy": strategy}
+    if strategy == "fallback":
+        wanted["fallback_value"] = {"number": 0}
+    agent = make_agent(model=ScriptedModel([[text('{"number": 1}')]]))
+    output = await agent.stream("go", **SCOPE, structured_output=wanted)
+
+    assert "finish" == end_of(await chunks_of(output))
+    if strategy == "strict":
+        assert isinstance(await output.error, StructuredOutputError)
+    else:
+        assert {"number": 0} == await output.object
 
 
 # -- readers --------------------------------------------------------------------------------------
