@@ -12,7 +12,7 @@ from typing import Final
 
 from mastra_core.errors import WireDecodeError, WireEncodeError
 
-__all__ = ("epoch_ms", "from_epoch_ms", "parse_iso", "to_iso_ms", "truncate_ms")
+__all__ = ("epoch_ms", "from_epoch_ms", "in_utc", "parse_iso", "to_iso_ms", "truncate_ms")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -29,11 +29,17 @@ def to_iso_ms(value: datetime) -> str:
         WireEncodeError: The time is naive, so nobody knows when it is.
     """
     if value.tzinfo is not UTC:
-        value = _in_utc(value)
+        value = in_utc(value)
     return value.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-def _in_utc(value: datetime) -> datetime:
+def in_utc(value: datetime) -> datetime:
+    """
+    The same instant in UTC.
+
+    Raises:
+        WireEncodeError: The time is naive, so nobody knows when it is, or it has no UTC form.
+    """
     if value.utcoffset() is None:
         raise WireEncodeError(reason=f"is a naive time, {value.isoformat()}")
     try:
@@ -88,7 +94,7 @@ def epoch_ms(value: datetime) -> int:
         WireEncodeError: The time is naive.
     """
     if value.tzinfo is not UTC:
-        value = _in_utc(value)
+        value = in_utc(value)
     return (value - _EPOCH) // _MILLISECOND
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from mastra_core.base.isotime import parse_iso, to_iso_ms, truncate_ms
+from mastra_core.base.isotime import from_epoch_ms, in_utc, parse_iso, to_iso_ms, truncate_ms
 from mastra_core.base.jsonjs import sanitize_copy
 
 __all__ = ("IsoTime", "JsonObject", "WireModel", "trusted")
@@ -22,12 +22,11 @@ JsonObject = dict[str, Any]
 def _as_time(value: object) -> object:
     """Read a time as a peer may have written it: ISO text, epoch milliseconds, a datetime."""
     if isinstance(value, datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return truncate_ms(aware.astimezone(UTC))
+        return truncate_ms(in_utc(value))
     if isinstance(value, str):
         return parse_iso(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return truncate_ms(datetime.fromtimestamp(value / 1000, UTC))
+        return from_epoch_ms(value)
     return value
 
 
@@ -55,12 +54,15 @@ class WireModel(BaseModel):
 
     def to_wire(self) -> dict[str, Any]:
         """Plain JSON values under their wire names; unset members stay absent."""
+        return self._dumped(exclude_unset=True)
+
+    def _dumped(self, *, exclude_unset: bool = False, exclude_none: bool = False) -> dict[str, Any]:
+        """The members as plain JSON values; absent ones are those that are unset, or None."""
+        rest: dict[str, Any] = {"exclude_unset": exclude_unset, "exclude_none": exclude_none}
         try:
-            return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        except UnicodeEncodeError:  # a member's name holds a lone surrogate
-            plain: dict[str, Any] = sanitize_copy(
-                self.model_dump(by_alias=True, exclude_unset=True)
-            )
+            return self.model_dump(mode="json", by_alias=True, **rest)
+        except UnicodeError:  # a member's name holds a lone surrogate, or there are bytes
+            plain: dict[str, Any] = sanitize_copy(self.model_dump(by_alias=True, **rest))
             return plain
 
     def replace(self, **changes: Any) -> Self:

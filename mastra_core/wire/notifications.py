@@ -75,7 +75,7 @@ class NotificationRecord(WireModel):
 
     def to_wire(self) -> dict[str, Any]:
         """JSON form: camelCase, absent members omitted (notifications.md 1 rule 1)."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self._dumped(exclude_none=True)
 
 
 class SendNotification(WireModel):

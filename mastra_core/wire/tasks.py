@@ -54,7 +54,7 @@ class BackgroundTask(WireModel):
 
     def to_wire(self) -> dict[str, Any]:
         """JSON form: camelCase, absent members omitted."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self._dumped(exclude_none=True)
 
 
 class BackgroundTasks(WireModel):
