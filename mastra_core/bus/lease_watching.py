@@ -114,6 +114,8 @@ class LeaseWatch:
     events: deque[LeaseEvent] = field(default_factory=deque)
     hinted: asyncio.Event = field(default_factory=asyncio.Event)
     first_look: asyncio.Task[None] | None = None
+    #: Whether somebody was refused a key that was free when it was looked at.
+    owes_end: bool = False
 
     def saw(self, sight: Sight, now: float) -> bool:
         """Conclude what happened since the last look; True if anything did."""
@@ -127,6 +129,24 @@ class LeaseWatch:
             self.events.extend(events_between(self.key, before, sight, is_over=is_over))
         self.seen, self.seen_at = sight, now
         return len(self.events) > known
+
+    def pay_end(self) -> None:
+        """
+        Tell of the end of a term that nobody saw, if somebody was refused because of it.
+
+        It ended between the refusal and the look, or is kept from others for a while (L13).
+        Whoever waits for it would otherwise wait for an end that has been.
+        """
+        if not self.owes_end:
+            return
+        self.owes_end = False
+        if not self.events and self.seen is not None and not self.seen.lives:
+            kind: Literal["released", "expired"] = (
+                "released" if self.seen.owner is None else "expired"
+            )
+            self.events.append(
+                LeaseEvent(kind=kind, key=self.key, owner=self.seen.owner, fence=self.seen.fence)
+            )
 
     def patience_s(self, now: float, poll_s: float) -> float:
         """Until the next look: when the term must have expired, at the latest."""
@@ -212,8 +232,10 @@ class WatchedLease(LeaseBase[P], Generic[P, W]):
         """The answer to who asked for a key of somebody else."""
         for watch in self._watches:
             # A waiter must hear of the end of what it was refused for.
-            if watch.key == key and self._saw(watch, sight):
-                watch.wake()
+            if watch.key == key:
+                watch.owes_end = watch.owes_end or not sight.lives
+                if self._saw(watch, sight):
+                    watch.wake()
         if not sight.lives:
             # Over by now, or kept from others for a while (L13).
             return LeaseGrant(acquired=False, owner=None)
@@ -265,6 +287,7 @@ class WatchedLease(LeaseBase[P], Generic[P, W]):
                 if self._is_closed:
                     raise PubSubClosedError
                 self._saw(watch, await self._glance(watch.key))
+                watch.pay_end()
         finally:
             self._watches.discard(watch)
             if watch.first_look is not None:

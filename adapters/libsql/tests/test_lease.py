@@ -16,6 +16,7 @@ from mastra_core.plugins.context import AdapterContext
 from mastra_core.testing.fake_clock import FakeClock
 from mastra_libsql.host_time import HostTime, boot_id
 from mastra_libsql.lease import LibSQLLease
+from mastra_sql.executor import Executor, Rows, Step
 
 pytestmark = pytest.mark.anyio
 
@@ -110,6 +111,51 @@ async def test_a_lock_delay_protects_what_expired(url: str) -> None:
         assert await lease.acquire_lease("released", "b", 1_000)
         await clock.advance(4.5)
         assert await lease.acquire_lease("expires", "b", 1_000)
+
+
+async def test_a_waiter_gets_what_was_kept_back(url: str) -> None:
+    """Who waits by watching isn't left alone when the delay is over."""
+    async with (
+        LibSQLLease(url, lock_delay_ms=300) as holder,
+        LibSQLLease(url, lock_delay_ms=300, watch_poll_ms=50) as waiter,
+    ):
+        await holder.acquire_lease("k", "a", 50)
+        while await waiter.get_lease_owner("k"):
+            await asyncio.sleep(0.01)
+        events = waiter.watch_lease("k")
+        async with asyncio.timeout(60):
+            while not await waiter.acquire_lease("k", "b", 60_000):
+                await anext(events)
+
+
+async def test_an_end_between_refusal_and_look_is_told(url: str) -> None:
+    """The waiter was refused for a term that nothing shows any more: it must not wait for ever."""
+
+    released = asyncio.Event()
+
+    class Unlucky(LibSQLLease):
+        """The holder lets go right after this one was refused, and before it looked."""
+
+        async def _look_first(self, watch: Any) -> None:
+            await released.wait()
+            await super()._look_first(watch)
+
+        async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
+            rows = await executor.write("acquire", acquire)
+            await holder.release_lease("k", "a")
+            released.set()
+            [looked] = await executor.read("acquire", look)
+            return rows, looked
+
+    async with LibSQLLease(url) as holder, Unlucky(url, watch_poll_ms=10) as waiter:
+        await holder.acquire_lease("k", "a", 60_000)
+        events = waiter.watch_lease("k")
+        assert not await waiter.acquire_lease("k", "b", 60_000)
+
+        async with asyncio.timeout(60):
+            event = await anext(events)
+        assert "released" == event.kind
+        assert await waiter.acquire_lease("k", "b", 60_000)
 
 
 async def test_a_watch_without_a_doorbell_looks(url: str) -> None:
