@@ -378,6 +378,7 @@ class Mastra:
                 source_id=self.ids.new("source"),
                 ttl_ms=self._thread_settings.lease_ttl_ms,
                 take=self.threads.take_claimed,
+                signer=self.threads.signer,
             )
             stack.push_async_callback(self.threads.claims.aclose)
             stack.push_async_callback(self._stop_runs)
@@ -426,6 +427,7 @@ class Mastra:
             ids=self.ids,
             suspended_run_ttl=ttl_ms / 1000,
             limits=self._thread_settings.limits,
+            signer=self._thread_settings.signer,
         )
 
     def _new_outside(self, opened: Infrastructure) -> OutsideThreads | None:
@@ -445,6 +447,7 @@ class Mastra:
                 else None
             ),
             ttl_ms=self._thread_settings.lease_ttl_ms,
+            signer=self.threads.signer,
         )
         return OutsideThreads(self.threads, backends, find_agent=self._find_turns)
 

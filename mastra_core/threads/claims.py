@@ -21,7 +21,8 @@ from mastra_core.messages.signals import signal_from_wire, wire_form
 from mastra_core.threads.discovery import OWNER_DISCOVERY, PEER_DISCOVERY, Questions, is_past
 from mastra_core.threads.lease_keeper import LeaseKeeper
 from mastra_core.threads.record import ThreadAgent
-from mastra_core.threads.thread_key import quoted_id, thread_key, thread_topic
+from mastra_core.threads.signing import EventSigner
+from mastra_core.threads.thread_key import quoted_id, split_key, thread_key, thread_topic
 from mastra_core.wire.events import Event
 from mastra_core.wire.signals import Signal
 
@@ -118,6 +119,7 @@ class ThreadClaims:
         ttl_ms: How long a claim outlives its process.
         take: Lets a signal start or join a run here.
         times: How long is waited for what.
+        signer: Tells control events of ours from those of strangers.
     """
 
     def __init__(
@@ -131,13 +133,17 @@ class ThreadClaims:
         ttl_ms: int,
         take: TakeSignal,
         times: ClaimTimes | None = None,
+        signer: EventSigner | None = None,
     ) -> None:
         self._pubsub = pubsub
         self._clock = clock
         self._source_id = source_id
         self._take = take
         self._times = times or ClaimTimes()
-        self._questions = Questions(pubsub, clock=clock, ids=ids, source_id=source_id)
+        self._signer = signer or EventSigner()
+        self._questions = Questions(
+            pubsub, clock=clock, ids=ids, source_id=source_id, signer=self._signer
+        )
         self._keeper = LeaseKeeper(
             lease, holder=source_id, clock=clock, on_lost=self._lost, ttl_ms=ttl_ms
         )
@@ -305,6 +311,8 @@ class ThreadClaims:
         is_request = data.get("type") == "thread-owner-request"
         if claim is None or not is_request or is_past(data, event, self._clock):
             return
+        if not self._signer.is_genuine(OWNER_DISCOVERY, data):
+            return
         if data.get("intent") == "claim":
             if data.get("targetSourceId") != self._source_id or not await _wants_to_yield(claim):
                 return
@@ -328,7 +336,8 @@ class ThreadClaims:
         if data.get("targetSourceId") != self._source_id or self._tasks.is_closed:
             return
         request_id = data.get("requestId")
-        if not isinstance(request_id, str):
+        topic = thread_topic(*split_key(key))
+        if not isinstance(request_id, str) or not self._signer.is_genuine(topic, data):
             return
         known = self._requests.get(request_id)
         if known is None:
@@ -405,6 +414,8 @@ class ThreadClaims:
         if not isinstance(data, Mapping) or data.get("sourceId") == self._source_id:
             return
         if data.get("type") != "thread-peer-request" or is_past(data, event, self._clock):
+            return
+        if not self._signer.is_genuine(PEER_DISCOVERY, data):
             return
         for peer in self._own_peers():
             await self._questions.answer(data, "thread-peer-response", peer=peer)

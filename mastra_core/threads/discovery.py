@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import shielded
 from mastra_core.contracts.pubsub import PubSub
+from mastra_core.threads.signing import EventSigner
 from mastra_core.wire.events import Event
 
 __all__ = ("OWNER_DISCOVERY", "PEER_DISCOVERY", "Answers", "Questions", "is_past")
@@ -44,8 +46,11 @@ def is_past(data: Mapping[str, Any], event: Event, clock: Clock, *, grace_ms: in
 class Answers:
     """The answers to one question, as they come."""
 
-    def __init__(self, request_id: str, clock: Clock) -> None:
+    def __init__(
+        self, request_id: str, clock: Clock, is_genuine: Callable[[Mapping[str, Any]], bool]
+    ) -> None:
         self.request_id = request_id
+        self._is_genuine = is_genuine
         self.found: list[Mapping[str, Any]] = []
         self._clock = clock
         self._changed = asyncio.Event()
@@ -53,7 +58,8 @@ class Answers:
     async def take(self, event: Event) -> None:
         """One answer; others on the topic are none of ours."""
         data = event.data
-        if isinstance(data, Mapping) and data.get("requestId") == self.request_id:
+        is_ours = isinstance(data, Mapping) and data.get("requestId") == self.request_id
+        if is_ours and self._is_genuine(data):
             self.found.append(data)
             self._changed.set()
 
@@ -77,8 +83,17 @@ class Answers:
 class Questions:
     """Asks, and hears answers on a topic that is gone afterwards."""
 
-    def __init__(self, pubsub: PubSub, *, clock: Clock, ids: Ids, source_id: str) -> None:
+    def __init__(
+        self,
+        pubsub: PubSub,
+        *,
+        clock: Clock,
+        ids: Ids,
+        source_id: str,
+        signer: EventSigner | None = None,
+    ) -> None:
         self._pubsub = pubsub
+        self._signer = signer or EventSigner()
         self._clock = clock
         self._ids = ids
         self.source_id = source_id
@@ -99,8 +114,10 @@ class Questions:
         Raises:
             PubSubError: The question can't be asked.
         """
-        answers = Answers(self._ids.new("request"), self._clock)
-        reply_topic = f"{reply_prefix or topic}.{answers.request_id}"
+        request_id = self._ids.new("request")
+        reply_topic = f"{reply_prefix or topic}.{request_id}"
+        is_genuine = partial(self._signer.is_genuine, reply_topic)
+        answers = Answers(request_id, self._clock, is_genuine)
         known = {name: value for name, value in members.items() if value is not None}
         data = {
             "type": kind,
@@ -113,7 +130,7 @@ class Questions:
         await self._pubsub.subscribe(reply_topic, answers.take)
         try:
             run_id = str(known.get("runId", answers.request_id))
-            await self._pubsub.publish(topic, Event(type=kind, run_id=run_id, data=data))
+            await self._publish(topic, Event(type=kind, run_id=run_id, data=data))
             yield answers
         finally:
             await shielded(self._forget(reply_topic, answers), _TIDY_SECONDS)
@@ -133,4 +150,7 @@ class Questions:
         if not isinstance(topic, str) or not topic or not isinstance(request_id, str):
             return
         data = {"type": kind, "requestId": request_id, "sourceId": self.source_id, **members}
-        await self._pubsub.publish(topic, Event(type=kind, run_id=request_id, data=data))
+        await self._publish(topic, Event(type=kind, run_id=request_id, data=data))
+
+    async def _publish(self, topic: str, event: Event) -> None:
+        await self._pubsub.publish(topic, self._signer.signed(topic, event))

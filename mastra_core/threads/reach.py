@@ -34,6 +34,7 @@ from mastra_core.threads.inbox import InboxEntry, ThreadInbox
 from mastra_core.threads.lease_keeper import LEASE_TTL_MS, LeaseKeeper, run_id_from_owner
 from mastra_core.threads.left_behind import LeftBehind, left_behind
 from mastra_core.threads.remote import RemoteRuns
+from mastra_core.threads.signing import EventSigner
 from mastra_core.threads.thread_key import split_key, thread_topic
 from mastra_core.wire.events import Event
 from mastra_core.wire.signals import Signal
@@ -136,6 +137,8 @@ class Backends:
     inbox: ThreadInbox | None
     #: Milliseconds until a thread of a process that doesn't answer is free.
     ttl_ms: int = LEASE_TTL_MS
+    #: Tells control events of ours from those of strangers.
+    signer: EventSigner = field(default_factory=EventSigner)
 
 
 class ThreadReach:
@@ -153,6 +156,7 @@ class ThreadReach:
         self.ttl_seconds = backends.ttl_ms / 1000
         self._threads = threads
         self._pubsub = backends.pubsub
+        self._signer = backends.signer
         self._clock = backends.clock
         self._leases = (
             None
@@ -304,7 +308,9 @@ class ThreadReach:
             PubSubError: It isn't certain that it is there.
         """
         if self._pubsub is not None:
-            await self._pubsub.publish(thread_topic(*split_key(key)), event)
+            topic, term = thread_topic(*split_key(key)), self.term(key)
+            fence = term.fence if term is not None else None
+            await self._pubsub.publish(topic, self._signer.signed(topic, event, fence=fence))
 
     async def tell_cancelled(self, key: str, signal_ids: Sequence[str]) -> None:
         """Whoever has one of these signals forgets it (8.4)."""
@@ -601,9 +607,13 @@ class ThreadReach:
             listener.runs.end()
 
     def _control_of(self, key: str, listener: _Listener) -> EventHandler:
+        topic = thread_topic(*split_key(key))
+
         async def control(event: Event) -> None:
             found = read_event(event)
             if found is None or found.source_id == self.source_id:
+                return
+            if not self._signer.is_genuine(topic, found.data):
                 return
             match found.type:
                 case events.SIGNAL_ENQUEUED:
@@ -698,9 +708,16 @@ class ThreadReach:
         """What only the thread's topic tells of, since its sender keeps nothing."""
         if self._pubsub is None or not self._pubsub.capabilities.history:
             return []
-        past = await self._pubsub.get_history(thread_topic(*split_key(key)))
-        found = (read_event(event) for event in past)
-        return left_behind((event for event in found if event is not None), clock=self._clock)
+        topic = thread_topic(*split_key(key))
+        found = (read_event(event) for event in await self._pubsub.get_history(topic))
+        return left_behind(
+            (
+                event
+                for event in found
+                if event is not None and self._signer.is_genuine(topic, event.data)
+            ),
+            clock=self._clock,
+        )
 
     async def answered(self, key: str, signal_ids: Iterable[str]) -> None:
         """The run that took these signals has ended, or they were cancelled."""

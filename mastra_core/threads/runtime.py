@@ -36,6 +36,7 @@ from mastra_core.threads.queues import QueueLimits
 from mastra_core.threads.record import ActiveRun, Reservation, ThreadAgent, ThreadRecord
 from mastra_core.threads.run_signals import ThreadSignals
 from mastra_core.threads.sending import SignalSender
+from mastra_core.threads.signing import EventSigner
 from mastra_core.threads.state_signals import StateSender
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.threads.table import ThreadTable
@@ -54,6 +55,7 @@ class ThreadRuntime:
         ids: Gives ids.
         suspended_run_ttl: Seconds that a parked run keeps its thread.
         limits: How much input may wait.
+        signer: Tells control events of ours from those of strangers.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class ThreadRuntime:
         ids: Ids,
         suspended_run_ttl: float = SUSPENDED_RUN_TTL_SECONDS,
         limits: QueueLimits | None = None,
+        signer: EventSigner | None = None,
     ) -> None:
         self.tasks = TaskSupervisor("threads")
         #: What only waits for its time.
@@ -90,6 +93,8 @@ class ThreadRuntime:
         self._aborts = RunAborts(self._table, tasks=self.tasks)
         self.clock = clock
         self._ids = ids
+        #: Signs what tells other processes to do something; it counts what it refuses.
+        self.signer = signer or EventSigner()
         #: States of lanes that are sent from outside.
         self.states = StateSender(clock=clock, ids=ids)
 

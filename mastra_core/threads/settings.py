@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from mastra_core.contracts.lease import MAX_TTL_MS, MIN_TTL_MS
@@ -16,6 +16,7 @@ from mastra_core.threads.queues import (
     MAX_SIZE,
     QueueLimits,
 )
+from mastra_core.threads.signing import MIN_KEY_BYTES, EventSigner
 
 __all__ = ("ThreadSettings", "settings_from")
 
@@ -34,6 +35,24 @@ class ThreadSettings:
     #: The same of all threads of one application together.
     max_waiting_signals_in_all: int = MAX_PROCESS_SIGNALS
     max_waiting_bytes_in_all: int = MAX_PROCESS_SIZE
+    #: Secrets of 16 bytes or more that all processes know; the first signs control events, and
+    #: those that none of them signed are ignored. Without one everybody on the bus is trusted.
+    control_keys: Sequence[str] = field(default=(), repr=False)
+
+    @property
+    def signer(self) -> EventSigner:
+        """
+        What knows control events of ours.
+
+        Raises:
+            ConfigError: A key isn't one.
+        """
+        given = self.control_keys
+        keys = [given] if isinstance(given, str) else list(given)
+        for key in keys:
+            if not isinstance(key, str) or len(key.encode()) < MIN_KEY_BYTES:
+                raise ConfigError(f"A control key is a text of {MIN_KEY_BYTES} bytes or more.")
+        return EventSigner([key.encode() for key in keys])
 
     @property
     def limits(self) -> QueueLimits:
@@ -51,7 +70,7 @@ class ThreadSettings:
         )
 
     def __post_init__(self) -> None:
-        self.limits  # noqa: B018 - it refuses what can't be one
+        self.limits, self.signer  # noqa: B018 - they refuse what can't be one
         for name, lowest, highest in (
             ("lease_ttl_ms", MIN_TTL_MS, MAX_TTL_MS),
             ("suspended_run_ttl_ms", 1, 10 * 365 * MAX_TTL_MS),
@@ -69,6 +88,8 @@ _VARIABLES: Final[Mapping[str, str]] = {
     "lease_ttl_ms": "MASTRA_AGENT_THREAD_LEASE_TTL_MS",
     "suspended_run_ttl_ms": "MASTRA_SUSPENDED_RUN_TTL_MS",
 }
+#: Ours alone: one key, or several with commas between.
+_KEYS_VARIABLE: Final = "MASTRA_AGENT_THREAD_CONTROL_KEYS"
 
 
 def settings_from(
@@ -96,4 +117,7 @@ def settings_from(
         # As in the other language, anything but a positive number is ignored.
         if name not in chosen and text.isdecimal() and int(text) > 0:
             chosen[name] = int(text)
+    keys = [key.strip() for key in environment.get(_KEYS_VARIABLE, "").split(",")]
+    if "control_keys" not in chosen and any(keys):
+        chosen["control_keys"] = [key for key in keys if key]
     return ThreadSettings(**chosen)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mastra_conformance.opening import Opener
 from mastra_core import Agent, Mastra
-from mastra_core.base.clock import SystemClock
+from mastra_core.base.clock import Clock, SystemClock
 from mastra_core.base.ids import UuidIds
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.testing.scripted_model import Gates, Script, ScriptedModel
@@ -93,6 +93,8 @@ async def neighbour(
     *,
     lease: Callable[[LeaseProvider], LeaseProvider] | None = None,
     ttl_ms: int = TTL_MS,
+    clock: Clock | None = None,
+    **threads: Any,
 ) -> AsyncIterator[Neighbour]:
     """
     Open one more application in the place of a test.
@@ -102,6 +104,8 @@ async def neighbour(
         calls: What its model says.
         lease: Wraps its leases.
         ttl_ms: How long a thread of a dead process isn't free.
+        clock: The time of this process.
+        threads: Further settings of its threads.
     """
     gates = Gates()
     model = ScriptedModel(calls, gates=gates)
@@ -116,8 +120,8 @@ async def neighbour(
             lease=provider if lease is None else lease(provider),
             agents=[agent],
             notifications={"enabled": False},
-            threads={"lease_ttl_ms": ttl_ms},
-            clock=SystemClock(),
+            threads={"lease_ttl_ms": ttl_ms, **threads},
+            clock=clock or SystemClock(),
             ids=UuidIds(),
         ) as mastra,
     ):

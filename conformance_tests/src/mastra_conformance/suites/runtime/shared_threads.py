@@ -26,11 +26,13 @@ from mastra_core.errors import LeaseUnavailableError
 from mastra_core.testing.scripted_model import text
 from mastra_core.threads import events
 from mastra_core.threads.thread_key import thread_topic
+from mastra_core.wire.events import Event
 
 __all__ = ("SharedThreadCrashSuite", "SharedThreadSuite")
 
 _TOPIC = thread_topic(TARGET["resource_id"], TARGET["thread_id"])
 _GATE = {"type": "gate", "name": "go"}
+_LONG_AGO = "2026-01-02T03:04:05.678Z"
 _NEXT = {"type": "gate", "name": "next"}
 
 
@@ -343,6 +345,77 @@ class SharedThreadSuite(_Shared):
 
         assert (False, True) == (other, this)
 
+    async def test_with_a_key_strangers_can_do_nothing(self, opener: Opener) -> None:
+        """They neither abort, cancel nor say anything; those with the key do (G17)."""
+        key = "a secret of all processes"
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")]], control_keys=[key]) as q,
+            neighbour(opener, control_keys=key) as p,
+            reads(q) as seen,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            kept = await p.send("second")
+            cancelled = p.agent.send_message("never mind", **TARGET)
+            await cancelled.accepted
+            run = (await _active_segment(p)) or ("", "")
+            said = {"type": "user", "contents": "mine", "id": "x", "createdAt": _LONG_AGO}
+            signer = q.mastra.threads.signer
+            for event in (
+                events.abort_requested(
+                    woken.run_id, stream_id=run[1], source_id="x", clear_pending_signals=True
+                ),
+                events.signals_cancelled(KEY, [kept.run_id or ""], source_id="x"),
+                Event(
+                    type="signal-enqueued",
+                    run_id=woken.run_id,
+                    data={
+                        "type": "signal-enqueued",
+                        "runId": woken.run_id,
+                        "signal": said,
+                        "sourceId": "x",
+                    },
+                ),
+            ):
+                await p.mastra.pubsub.publish(_TOPIC, event)
+            await until(lambda: signer.refused == len(("abort", "cancel", "signal")))
+            status = woken.output.status
+
+            p.agent.cancel_queued_messages(**TARGET, signal_ids=[cancelled.signal.id])
+            await until(_nothing_waits(q, but=2))
+            q.gates.open("go")
+            await q.answered("first", "second")
+            await until(lambda: "finish" in _types(seen))
+            await until(_nothing_waits(q))
+            texts = await q.texts()
+
+        assert run[0] == woken.run_id
+        assert "running" == status
+        assert ["first", "one", "second", "two"] == texts
+
+    async def test_what_a_process_without_the_key_sends_is_not_lost(self, opener: Opener) -> None:
+        """The owner doesn't hear it, but it is in the inbox: it is answered once (G17)."""
+        async with (
+            neighbour(
+                opener, [[text("one"), _GATE], [text("two")]], control_keys="a secret of some"
+            ) as q,
+            neighbour(opener) as p,
+        ):
+            await q.send("first")
+            await q.gates.reached("go")
+            sent = await p.send("second")
+            q.gates.open("go")
+            await q.answered("first", "second")
+            await until(_nothing_waits(q))
+            texts = await q.texts()
+            refused = q.mastra.threads.signer.refused
+            first = str(q.model.requests[0].prompt)
+
+        assert "deliver" == sent.action
+        assert refused
+        assert "second" not in first
+        assert ["first", "one", "second", "two"] == texts
+
     @case("signals", 129)
     async def test_a_local_abort_leaves_runs_elsewhere_alone(self, opener: Opener) -> None:
         """It says that there was nothing to abort."""
@@ -410,6 +483,15 @@ class SharedThreadSuite(_Shared):
         assert error is not None
         assert 0 == requests
         assert ["first", "at last"] == texts
+
+
+async def _active_segment(where: Any) -> tuple[str, str] | None:
+    """Run and segment that another process has, as its events tell."""
+    reach = where.mastra.threads.outside.reach
+    async with reach.heard(KEY, runs=True):
+        await until(lambda: reach.remote_run(KEY) is not None)
+        run: tuple[str, str] | None = reach.remote_run(KEY)
+        return run
 
 
 def _nothing_waits(where: Any, *, but: int = 0) -> Any:
