@@ -6,13 +6,21 @@ One :class:`AgentLoop` runs one segment and never raises; how it ended is in its
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
 from mastra_core.base.tasks import call_maybe_async, shielded
 from mastra_core.base.telemetry import Attribute
-from mastra_core.errors import ConfigError, ProcessorError, RunTimeoutError, TripwireError
+from mastra_core.contracts.tool import Tool
+from mastra_core.errors import (
+    ConfigError,
+    MastraError,
+    ProcessorError,
+    RunTimeoutError,
+    TripwireError,
+)
 from mastra_core.loop.asking import ask_models, seconds_of
 from mastra_core.loop.completion import (
     ask_about_iteration,
@@ -44,11 +52,15 @@ from mastra_core.loop.segment import ResumePoint, RunSegment
 from mastra_core.loop.setup import RunSetup
 from mastra_core.loop.structuring import settle_object, structure_answer
 from mastra_core.loop.tool_step import ToolStep
-from mastra_core.messages.signals import echo_chunk
+from mastra_core.messages.message_list import MessageList
+from mastra_core.messages.signals import create_signal, echo_chunk
 from mastra_core.processors.arguments import StepPatch
 from mastra_core.streaming.output import ModelOutput
+from mastra_core.wire.signals import Signal
 
 __all__ = ("AgentLoop",)
+
+logger = logging.getLogger(__name__)
 
 #: Seconds that saving may take after the run was cancelled.
 _LAST_SAVE_SECONDS: Final = 5.0
@@ -161,6 +173,7 @@ class AgentLoop:
         await heal_placeholders(segment)
         result = result_of_parked(resume.parked)
         segment.open_step = 0
+        await self._find_tools(result.calls)
         tools = self._tools(result.calls)
         answers = await restore_tools(segment, resume, tools)
         await self._run_tools(tools, resume_tools(segment, tools, answers))
@@ -172,6 +185,53 @@ class AgentLoop:
         segment.open_step = None
         segment.rotate()
         return await self._finish_step(result, tools, has_rotated=True)
+
+    async def _find_tools(self, calls: Sequence[StepCall]) -> None:
+        """
+        The tools of a parked step that only its input-step hooks had offered.
+
+        They are asked again, with a copy of the transcript, which nobody sees or keeps.
+        """
+        segment, setup = self._segment, self._setup
+        processors = setup.processors
+        missing = {call.tool_name for call in calls if not setup.offers(call.tool_name)}
+        if not missing or processors is None or not processors.has_input_step:
+            return
+        messages = MessageList.deserialize(
+            segment.messages.serialize(), clock=setup.clock, ids=setup.ids
+        )
+
+        async def write(chunk: Mapping[str, Any]) -> None:
+            """It was streamed when the step was made."""
+
+        async def send_signal(value: Mapping[str, Any]) -> Signal:
+            return messages.add_signal(create_signal(value, clock=setup.clock, ids=setup.ids))
+
+        members = segment.hook_members() | {
+            "write": write,
+            "rotate_response_message_id": lambda: segment.writer.message_id,
+        }
+        try:
+            patched = await segment.guard(
+                processors.looking_at(messages).process_input_step(
+                    self._unpatched(),
+                    resolve=self._resolve,
+                    send_signal=send_signal,
+                    structured_output=setup.structured,
+                    **members,
+                )
+            )
+        except MastraError:
+            # The run goes on without; the model is told that the tool isn't there.
+            logger.warning("tools of a parked step were not found", exc_info=True)
+            return
+        offered: Mapping[str, Tool] = cast(Any, patched.tools) or {}
+        found = {name: offered[name] for name in missing & set(offered)}
+        active = setup.active_tools
+        if found:
+            segment.use_tools(
+                {**setup.tools, **found}, None if active is None else [*active, *found]
+            )
 
     # -- one iteration --------------------------------------------------------------------
 
@@ -250,14 +310,7 @@ class AgentLoop:
         """What the input-step hooks want for this step; the run's own values come back with
         the next one."""
         segment, setup = self._segment, self._setup
-        step = StepPatch(
-            model=setup.models[0],
-            tools=setup.tools,
-            tool_choice=setup.tool_choice,
-            active_tools=setup.active_tools,
-            model_settings=setup.model_settings,
-            provider_options=setup.provider_options,
-        )
+        step = self._unpatched()
         segment.step_setup = setup
         processors = setup.processors
         if processors is None or not processors.has_input_step:
@@ -276,10 +329,20 @@ class AgentLoop:
         if patched.message_id is not None:
             segment.use_message(patched.message_id)
         if (patched.tools, patched.active_tools) != (setup.tools, setup.active_tools):
-            segment.step_setup = replace(
-                setup, tools=cast(Any, patched.tools), active_tools=patched.active_tools
-            )
+            segment.use_tools(cast(Any, patched.tools), patched.active_tools)
         return patched
+
+    def _unpatched(self) -> StepPatch:
+        """A step as the run has it."""
+        setup = self._setup
+        return StepPatch(
+            model=setup.models[0],
+            tools=setup.tools,
+            tool_choice=setup.tool_choice,
+            active_tools=setup.active_tools,
+            model_settings=setup.model_settings,
+            provider_options=setup.provider_options,
+        )
 
     def _resolve(self, patch: StepPatch) -> StepPatch:
         """Names and lists become the things that the loop works with."""

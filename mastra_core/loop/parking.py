@@ -154,7 +154,7 @@ def _resume_schema(segment: RunSegment, call: StepCall, outcome: CallOutcome) ->
     inner = delegated_call(outcome.suspend_payload or {})
     if inner is not None:
         return inner.resume_schema
-    tool = segment.setup.tools.get(call.tool_name)
+    tool = segment.step_setup.tools.get(call.tool_name)
     schema = tool.resume_json_schema() if tool is not None else None
     return encode(schema if schema is not None else {})
 
@@ -194,7 +194,7 @@ async def restore_tools(
     for tool_call_id, data in resume.answers.items():
         outcome = parked.outcome_of(tool_call_id)
         assert outcome is not None
-        tool = segment.setup.tools.get(tools.name_of(tool_call_id))
+        tool = segment.step_setup.tools.get(tools.name_of(tool_call_id))
         is_delegated = delegated_call(outcome.suspend_payload or {}) is not None
         answers[tool_call_id] = Answer(
             data=data,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async
+from mastra_core.contracts.tool import Tool
 from mastra_core.contracts.tool_hooks import (
     PayloadPhase,
     PayloadTarget,
@@ -58,11 +59,14 @@ class PayloadTransforms:
     def __init__(self, setup: RunSetup) -> None:
         self._policy = setup.payload_transform
         self._context = setup.request_context
-        self._own: dict[str, Mapping[str, Mapping[str, PayloadTransform]]] = {
-            name: transform
-            for name, tool in setup.tools.items()
-            if (transform := getattr(tool, "transform", None))
-        }
+        self._own: dict[str, Mapping[str, Mapping[str, PayloadTransform]]] = {}
+        self.add_tools(setup.tools)
+
+    def add_tools(self, tools: Mapping[str, Tool]) -> None:
+        """Tools that a step offers, too."""
+        for name, tool in tools.items():
+            if transform := getattr(tool, "transform", None):
+                self._own[name] = transform
 
     def __bool__(self) -> bool:
         return self._policy is not None or bool(self._own)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from mastra_core.base.ids import uuid5
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import call_maybe_async
+from mastra_core.contracts.tool import Tool
 from mastra_core.errors import ClosedError, InvalidSignalError, ModelError, ProcessorError, shown
 from mastra_core.loop.interrupt import Interrupt, RequestAttempt
 from mastra_core.loop.model_step import ModelStep, StepResult
@@ -140,6 +141,11 @@ class RunSegment:
         """Collect what follows under this id."""
         self.writer.message_id = message_id
         self.output.message_id = message_id
+
+    def use_tools(self, tools: Mapping[str, Tool], active_tools: Sequence[str] | None) -> None:
+        """What the step that goes on offers, in place of what the run does."""
+        self.step_setup = replace(self.setup, tools=tools, active_tools=active_tools)
+        self.payloads.add_tools(tools)
 
     def rotate(self) -> None:
         """End the current assistant message; what follows gets a new id."""

@@ -233,6 +233,11 @@ class RunSetup:
     #: What the run may hand over; None if nothing.
     background: RunBackground | None = None
 
+    def offers(self, tool_name: str) -> bool:
+        """May the model call this tool?"""
+        active = self.active_tools
+        return tool_name in self.tools and (active is None or tool_name in active)
+
     def warn_once(self, what: str, text: str) -> None:
         """Say something about the agent, the first time that it is so."""
         if what not in self.warned:

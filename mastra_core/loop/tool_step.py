@@ -129,10 +129,6 @@ class ToolStep:
 
     # -- policy ---------------------------------------------------------------------------
 
-    def _is_available(self, name: str) -> bool:
-        active = self._setup.active_tools
-        return name in self._setup.tools and (active is None or name in active)
-
     def concurrency(self) -> int:
         """1 when a tool can park the run, any or one that was called; else the limit."""
         if self._setup.require_tool_approval is not False:
@@ -142,7 +138,7 @@ class ToolStep:
         for name, tool in self._setup.tools.items():
             if only_called and name not in called:
                 continue
-            if self._is_available(name) and (
+            if self._setup.offers(name) and (
                 tool.require_approval is not False or tool.can_suspend
             ):
                 return 1
@@ -216,8 +212,8 @@ class ToolStep:
         started = self._setup.clock.now_ms()
         self.outcomes[index] = None
         tool = self._setup.tools.get(call.tool_name)
-        if tool is None or not self._is_available(call.tool_name):
-            names = [name for name in self._setup.tools if self._is_available(name)]
+        if tool is None or not self._setup.offers(call.tool_name):
+            names = [name for name in self._setup.tools if self._setup.offers(name)]
             error = ToolNotFoundError(tool_name=call.tool_name, available=names)
             self._settle(index, started, {"error": wire_from_error(error)})
             return

@@ -190,6 +190,7 @@ class RunProcessors:
         watch: ProcessorWatch,
         tracer: Tracer,
     ) -> None:
+        self._runner = runner
         self._tracer = tracer
         self._facts = facts
         self._messages: MessageList = facts["message_list"]
@@ -220,6 +221,11 @@ class RunProcessors:
             for processor in self._hooks["process_output_stream"]
         )
         self.has_stream_hooks = bool(self._streamers)
+
+    def looking_at(self, messages: MessageList) -> RunProcessors:
+        """The same processors with another transcript, and without what they know of the run."""
+        facts = {**self._facts, "message_list": messages}
+        return RunProcessors(self._runner, facts=facts, watch=self._watch, tracer=self._tracer)
 
     @property
     def has_input_step(self) -> bool:
