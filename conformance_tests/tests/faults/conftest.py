@@ -25,7 +25,7 @@ from mastra_conformance.subject import find_subject
 from mastra_conformance.suites.pubsub import support
 from mastra_core.base.ids import UuidIds
 
-__all__ = ("bench", "toy_servers")
+__all__ = ("bench", "hasty_bench", "toy_servers")
 
 PACKAGES = str(Path(__file__).parent / "packages")
 PLUGIN = "toynet.plugin"
@@ -99,12 +99,18 @@ def toy_servers() -> Iterator[Callable[[str], BreakableServer]]:
 
 
 @pytest.fixture
-def bench(
-    toy_servers: Callable[[str], BreakableServer], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, str], Bench]:
+def bench(toy_servers: Callable[[str], BreakableServer]) -> Callable[[str, str], Bench]:
     """A bench by scheme and product."""
+    return lambda scheme, product: Bench(scheme=scheme, server=toy_servers(product))
+
+
+@pytest.fixture
+def hasty_bench(
+    bench: Callable[[str, str], Bench], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str], Bench]:
+    """For what is wrong: what it owes isn't waited for."""
     for name in ("CALL_S", "WAIT_S"):
         monkeypatch.setattr(outcomes, name, SHORT_S)
     monkeypatch.setattr(outcomes, "RECOVERY_S", 3.0)
     monkeypatch.setattr(support, "DEADLINE_S", SHORT_S)
-    return lambda scheme, product: Bench(scheme=scheme, server=toy_servers(product))
+    return bench

@@ -75,7 +75,7 @@ ROWS: list[Row] = [
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]}-{row[1]}-{row[3]}" for row in ROWS])
 async def test_a_wrong_one_is_caught(
-    bench: Callable[..., Any], caplog: pytest.LogCaptureFixture, row: Row
+    hasty_bench: Callable[..., Any], caplog: pytest.LogCaptureFixture, row: Row
 ) -> None:
     """The test that is there for the fault fails."""
     scheme, product, suite, test, parameters = row
@@ -85,7 +85,7 @@ async def test_a_wrong_one_is_caught(
         parameters = {**parameters, "caplog": caplog}
 
     with pytest.raises((AssertionError, ExceptionGroup, TimeoutError)):
-        await bench(scheme, product).run(suite, test, **parameters)
+        await hasty_bench(scheme, product).run(suite, test, **parameters)
 
 
 RIGHT: list[tuple[type[Suite], str, dict[str, Any]]] = [
@@ -112,12 +112,12 @@ async def test_the_right_one_passes(
 
 
 async def test_a_bus_without_history_is_caught(
-    bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    hasty_bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever passes everything on passes the mischief on, too."""
     monkeypatch.setattr(unreliable_events, "CachingPubSub", lambda inner, cache, **_: inner)
 
     with pytest.raises((AssertionError, TimeoutError)):
-        await bench("toynet", "TOY").run(
+        await hasty_bench("toynet", "TOY").run(
             UnreliableEventsSuite, "test_a_replay_is_complete_and_in_order", mischief="swapped"
         )

@@ -156,12 +156,12 @@ def _name(row: Row) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=_name)
-async def test_a_wrong_provider_is_caught(bench: Any, row: Row) -> None:
+async def test_a_wrong_provider_is_caught(hasty_bench: Any, row: Row) -> None:
     """The test of the suite that is there for this fault fails."""
     wrong, suite, test, parameters = row
 
     try:
-        await replace(bench, make_lease=wrong).run(suite, test, **parameters)
+        await replace(hasty_bench, make_lease=wrong).run(suite, test, **parameters)
     except (Exception, pytest.fail.Exception, BaseExceptionGroup):  # noqa: BLE001 – any failure counts
         return
     pytest.fail(f"{suite.__name__}.{test} passes with {wrong.__name__}.")

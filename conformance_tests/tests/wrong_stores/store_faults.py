@@ -22,6 +22,7 @@ __all__ = (
     "AcceptsAnyKey",
     "AcceptsStaleTokens",
     "BumpsOnClaim",
+    "ChecksAfterWriting",
     "ChecksThenWrites",
     "ClaimsFromAStaleList",
     "ClaimsTwice",
@@ -46,19 +47,23 @@ __all__ = (
     "ForgetsTheWindow",
     "ForgetsToMerge",
     "GuardsEverything",
+    "GuardsMessagesOnly",
     "HidesNothing",
+    "IgnoresFences",
     "IgnoresTheScope",
     "IncludesTheEnd",
     "KeepsHistory",
     "KnowsNoStatuses",
     "LeavesTheUpdateTime",
     "ListsByCreation",
+    "LooksAtNoRaisedFence",
     "LooksThenInserts",
     "LosesNewEvents",
     "LosesOrder",
     "MatchesPatterns",
     "MergesInMemory",
     "MergesIntoDelivered",
+    "MixesKeys",
     "MovesCreationTimes",
     "MovesMessages",
     "NeverFences",
@@ -66,6 +71,7 @@ __all__ = (
     "OverwritesOnCreate",
     "OverwritesSchedules",
     "PagesWithOneNumber",
+    "RefusesEqualFences",
     "ReplacesMetadata",
     "ReplacesStepResults",
     "RoundsIntegers",
@@ -169,6 +175,76 @@ class StoresHalfABatch:
         for message in messages:
             saved += await super().save_messages([message])
         return saved
+
+
+class IgnoresFences:
+    """Writes whatever an owner writes."""
+
+    def guarded(self, fence: Any) -> Any:
+        return self
+
+
+class RefusesEqualFences:
+    """Wants every write to have a fence of its own."""
+
+    async def raise_fence(self, fence: Any) -> None:
+        await super().raise_fence((fence[0], fence[1] + 1))
+
+
+class MixesKeys:
+    """Has one fence for all threads."""
+
+    def guarded(self, fence: Any) -> Any:
+        return super().guarded(("all", fence[1]))
+
+    async def raise_fence(self, fence: Any) -> None:
+        await super().raise_fence(("all", fence[1]))
+
+
+class LooksAtNoRaisedFence:
+    """Knows only what writes have carried."""
+
+    async def raise_fence(self, fence: Any) -> None:
+        """Remembers nothing."""
+
+
+class ChecksAfterWriting:
+    """Writes, and says too late that it shouldn't have."""
+
+    def guarded(self, fence: Any) -> Any:
+        return _ChecksAfterWriting(self, fence)
+
+
+class _ChecksAfterWriting:
+    def __init__(self, memory: Any, fence: Any) -> None:
+        self._memory = memory
+        self._fence = fence
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._memory, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            result = await method(*args, **kwargs)
+            await self._memory.raise_fence(self._fence)
+            return result
+
+        return call
+
+
+class GuardsMessagesOnly:
+    """Lets former owners change the thread itself."""
+
+    def guarded(self, fence: Any) -> Any:
+        return _GuardsMessagesOnly(self, super().guarded(fence))
+
+
+class _GuardsMessagesOnly:
+    def __init__(self, memory: Any, guarded: Any) -> None:
+        self._memory = memory
+        self._guarded = guarded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._guarded if name.endswith("messages") else self._memory, name)
 
 
 class LosesOrder:

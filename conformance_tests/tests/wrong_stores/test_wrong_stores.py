@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from mastra_conformance.suites.storage.background_tasks import BackgroundTaskSuite
+from mastra_conformance.suites.storage.guarded_writes import GuardedCrowdSuite, GuardedWriteSuite
 from mastra_conformance.suites.storage.memory_messages import MessageSuite
 from mastra_conformance.suites.storage.memory_threads import ThreadSuite
 from mastra_conformance.suites.storage.notification_claims import ClaimCrowdSuite, ClaimSuite
@@ -58,6 +60,20 @@ CAUGHT: list[tuple[str, type, type, str, dict[str, Any]]] = [
      {"wanted": "m0", "before": 1, "after": 1, "expected": ["m0", "m1"], "tied": True}),
     ("memory", faults.DropsUnknownParts, MessageSuite,
      "test_a_message_of_a_peer_survives_being_saved_again", {}),
+    ("memory", faults.IgnoresFences, GuardedWriteSuite,
+     "test_an_older_fence_writes_nothing", {"write": "save_messages"}),
+    ("memory", faults.ChecksAfterWriting, GuardedWriteSuite,
+     "test_an_older_fence_writes_nothing", {"write": "save_messages"}),
+    ("memory", faults.GuardsMessagesOnly, GuardedWriteSuite,
+     "test_an_older_fence_writes_nothing", {"write": "update_thread"}),
+    ("memory", faults.RefusesEqualFences, GuardedWriteSuite,
+     "test_equal_and_newer_fences_write", {"write": "save_message"}),
+    ("memory", faults.MixesKeys, GuardedWriteSuite,
+     "test_keys_know_nothing_of_each_other", {}),
+    ("memory", faults.LooksAtNoRaisedFence, GuardedWriteSuite,
+     "test_a_raised_fence_keeps_former_owners_out", {}),
+    ("memory", faults.IgnoresFences, GuardedCrowdSuite,
+     "test_of_owners_at_once_the_newest_is_last", {"rng": random.Random(1)}),
     ("workflows", faults.DropsUnknownMembers, SnapshotSuite,
      "test_a_document_reads_back_equal", {}),
     ("workflows", faults.ErasesTheResource, SnapshotSuite,
