@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from mastra_core.agent.memory import MemoryOptions
 from mastra_core.base.naming import is_id
@@ -18,6 +18,7 @@ from mastra_core.contracts.delegation import Delegation
 from mastra_core.contracts.tool_hooks import ToolHooks
 from mastra_core.errors import ConfigError, RunArgumentError, shown
 from mastra_core.streaming.broadcast import MIN_BUFFERED_CHUNKS
+from mastra_core.wire.signals import SignalType
 
 __all__ = (
     "OPTION_KINDS",
@@ -223,6 +224,17 @@ OPTION_KINDS: Final[Mapping[str, Kind]] = {
     "max_interruptions": (
         "an integer that isn't negative",
         lambda value: (value == 0 and not isinstance(value, bool | float)) or _is_count(value),
+    ),
+    "interruption_debounce_ms": (
+        "an integer that isn't negative",
+        lambda value: (value == 0 and not isinstance(value, bool | float)) or _is_count(value),
+    ),
+    "guard_signals": (
+        f"a boolean or a list of types of signals: {', '.join(get_args(SignalType))}",
+        lambda value: (
+            isinstance(value, bool)
+            or (_are_texts(value) and set(value) <= set(get_args(SignalType)))
+        ),
     ),
     "max_buffered_chunks": (
         f"an integer of at least {MIN_BUFFERED_CHUNKS}",

@@ -18,6 +18,7 @@ from mastra_core.contracts.model import Model, ToolChoice
 from mastra_core.contracts.tool import RequireApproval, Tool
 from mastra_core.contracts.tool_hooks import PayloadTransform, ToolHooks
 from mastra_core.errors import RunArgumentError, shown
+from mastra_core.loop.setup import GUARDED_TYPES
 from mastra_core.processors.arguments import ProcessorArgs
 from mastra_core.streaming.objects import structured_output
 
@@ -101,6 +102,11 @@ class RunOptions:
     #: How many requests input may take the place of before they are answered; any number if
     #: not given (signals.md 10).
     max_interruptions: int | None = None
+    #: Milliseconds without further input before it takes the place of a request.
+    interruption_debounce_ms: int = 0
+    #: Which signals pass the input processors also in mid-run, each alone: types, or all, or
+    #: none (signals.md G19).
+    guard_signals: bool | Sequence[str] = GUARDED_TYPES
     #: What the run is to end with: a type, or ``{schema, error_strategy?, …}`` (streaming.md 5.7).
     structured_output: Any = None
     #: Go on as long as background tasks of the thread run: True, or ``{max_idle_ms?,

@@ -381,6 +381,8 @@ class RunBuilder:
             ),
             retry_hooks=self._agent.retry_hooks,
             max_interruptions=options.max_interruptions,
+            interruption_debounce=options.interruption_debounce_ms / 1000,
+            guard_signals=options.guard_signals,
             lanes=(
                 LaneTracker.of(self._host.storage, is_read_only=options.read_only)
                 if self._agent.memory is not None

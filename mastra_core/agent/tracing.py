@@ -75,6 +75,10 @@ def end_run_span(span: Span, output: ModelOutput) -> None:
     if record.finish_reason is not None:
         span.set_attribute("finishReason", record.finish_reason)
     span.set_attribute("steps", len(record.steps))
+    if record.interruptions:
+        span.set_attribute("interruptions", record.interruptions)
+    if record.rejected_signals:
+        span.set_attribute("rejectedSignals", record.rejected_signals)
     for name in _COUNTS:
         if record.usage.get(name) is not None:
             span.set_attribute(f"usage.{name}", record.usage[name])

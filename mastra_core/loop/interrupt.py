@@ -7,6 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from typing import TypeVar
 
+from mastra_core.base.clock import Clock
+from mastra_core.bus.timers import Alarm
+
 __all__ = ("Interrupt", "RequestAttempt", "RequestPreempted", "RunInterrupted")
 
 T = TypeVar("T")
@@ -25,10 +28,18 @@ class RequestAttempt:
     One request, from the moment when its input was drained until its answer began.
 
     While it is armed, input that arrives takes its place. ``abort`` is what its model watches.
+
+    Args:
+        clock: Measures the debounce; only needed with one.
+        debounce: For so many seconds no more input must come first, so that a burst of it takes
+            the place of one request alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None, *, debounce: float = 0.0) -> None:
         self.abort = asyncio.Event()
+        self._clock = clock
+        self._debounce = debounce
+        self._alarm: Alarm | None = None
         self.is_preempted = False
         self._is_armed = False
         self._waiting: asyncio.Task[object] | None = None
@@ -45,9 +56,21 @@ class RequestAttempt:
     def accept(self) -> None:
         """The answer has begun, or is over: input waits for the next step."""
         self._is_armed = False
+        if self._alarm is not None:
+            self._alarm.stop()
 
     def preempt(self) -> None:
         """Input arrived."""
+        if not self._is_armed:
+            return
+        if self._clock is None or self._debounce <= 0:
+            self._fire()
+            return
+        if self._alarm is None:
+            self._alarm = Alarm(self._clock, self._fire, name="interruption")
+        self._alarm.set(self._clock.monotonic() + self._debounce)
+
+    def _fire(self) -> None:
         if not self._is_armed:
             return
         self._is_armed = False
@@ -126,9 +149,9 @@ class Interrupt:
         if self.attempt is not None and not self.is_aborted:
             self.attempt.preempt()
 
-    def begin_attempt(self) -> RequestAttempt:
+    def begin_attempt(self, clock: Clock | None = None, *, debounce: float = 0.0) -> RequestAttempt:
         """The next request; not armed yet."""
-        self.attempt = RequestAttempt()
+        self.attempt = RequestAttempt(clock, debounce=debounce)
         if self.is_aborted:
             self.attempt.abort.set()
         return self.attempt

@@ -37,6 +37,7 @@ from mastra_core.loop.ending import (
     flat_model,
     give_up,
 )
+from mastra_core.loop.guarding import guarded
 from mastra_core.loop.handed_over import LiveTranscript, heal_placeholders, wait_for_tasks
 from mastra_core.loop.interrupt import Interrupt, RequestPreempted, RunInterrupted
 from mastra_core.loop.model_step import StepCall, StepResult
@@ -248,12 +249,15 @@ class AgentLoop:
         segment = self._segment
         segment.iteration += 1
         await segment.assert_ours()
-        attempt = segment.attempt = segment.interrupt.begin_attempt()
+        setup = self._setup
+        attempt = segment.attempt = segment.interrupt.begin_attempt(
+            setup.clock, debounce=setup.interruption_debounce
+        )
         while await self._admit():
             # What came meanwhile belongs to this request, too.
             pass
-        limit = self._setup.max_interruptions
-        if limit is None or segment.interruptions < limit:
+        limit = setup.max_interruptions
+        if limit is None or segment.record.interruptions < limit:
             attempt.arm()
         segment.open_step = segment.output.buffer.count
         mark, message_id = segment.writer.mark(), segment.writer.message_id
@@ -470,6 +474,10 @@ class AgentLoop:
         drained = [*signals.drain_pre_run(), *signals.drain_pending()]
         if not drained:
             return False
+        drained = await guarded(segment, drained)
+        if not drained:
+            # Meanwhile others may have come.
+            return True
         segment.rotate()
         entered = [segment.messages.add_signal(signal) for signal in drained]
         for signal in entered:
@@ -480,7 +488,7 @@ class AgentLoop:
     async def _drain(self) -> bool:
         """Let signals in that arrived during the step; True if there were any."""
         segment = self._segment
-        drained = self._setup.signals.drain_pending()
+        drained = await guarded(segment, self._setup.signals.drain_pending())
         if not drained:
             return False
         segment.rotate()

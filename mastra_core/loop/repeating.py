@@ -112,7 +112,7 @@ async def drop_request(segment: RunSegment, mark: int) -> None:
     Input takes the place of this request: no step was made, nothing of it is kept, and whoever
     saw a reasoning begin sees its end (signals.md 10).
     """
-    segment.interruptions += 1
+    segment.record.interruptions += 1
     segment.iteration -= 1
     segment.step = None
     told = segment.messages.tagged_system_messages.get(FEEDBACK_TAG)

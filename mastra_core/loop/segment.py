@@ -85,9 +85,8 @@ class RunSegment:
         self.payloads = PayloadTransforms(setup)
         #: Tasks of this agent and thread go on in the background.
         self.has_tasks = False
-        #: The request that goes on, and how many of them input took the place of.
+        #: The request that goes on.
         self.attempt = RequestAttempt()
-        self.interruptions = 0
         #: Where in the stream the step began whose parts and results no message has yet.
         self.open_step: int | None = None
         #: Reasoning that readers of the stream saw begin and not end.

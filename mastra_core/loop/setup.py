@@ -26,6 +26,7 @@ from mastra_core.workflows.agent_snapshot import CallOutcome
 from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
 
 __all__ = (
+    "GUARDED_TYPES",
     "RETRY_HOOKS",
     "Callbacks",
     "MessageSaver",
@@ -50,6 +51,10 @@ RETRY_HOOKS: Final = frozenset(
 )
 
 
+#: What comes from outside; the rest is said by the application itself.
+GUARDED_TYPES: Final = ("user", "notification")
+
+
 class SignalSource(Protocol):
     """Where a run gets the signals that arrived for it (signals.md 9)."""
 
@@ -59,6 +64,10 @@ class SignalSource(Protocol):
 
     def drain_pending(self) -> list[Signal]:
         """Signals that arrived since the last drain; nothing for an aborted run."""
+        ...
+
+    def put_back(self, signals: Sequence[Signal]) -> None:
+        """These were drained and didn't enter the transcript: they wait again."""
         ...
 
     def assert_owned(self) -> None:
@@ -81,6 +90,9 @@ class NoSignals:
     def drain_pending(self) -> list[Signal]:
         """Nothing."""
         return []
+
+    def put_back(self, signals: Sequence[Signal]) -> None:
+        """There were none."""
 
     def assert_owned(self) -> None:
         """Nobody can take what isn't held."""
@@ -230,6 +242,10 @@ class RunSetup:
     mastra: Any = None
     #: How many requests input may take the place of; None: any number (signals.md G20).
     max_interruptions: int | None = None
+    #: For so long no more input must come before it takes the place of a request.
+    interruption_debounce: float = 0.0
+    #: Types of signals that pass the input processors also in mid-run (signals.md G19).
+    guard_signals: bool | Collection[str] = GUARDED_TYPES
     #: What the run may hand over; None if nothing.
     background: RunBackground | None = None
 

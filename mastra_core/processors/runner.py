@@ -222,10 +222,19 @@ class RunProcessors:
         )
         self.has_stream_hooks = bool(self._streamers)
 
-    def looking_at(self, messages: MessageList) -> RunProcessors:
-        """The same processors with another transcript, and without what they know of the run."""
+    def looking_at(self, messages: MessageList, *, shares_state: bool = False) -> RunProcessors:
+        """
+        The same processors with another transcript.
+
+        Args:
+            messages: What they look at.
+            shares_state: Let them know, and keep, what they know of the run.
+        """
         facts = {**self._facts, "message_list": messages}
-        return RunProcessors(self._runner, facts=facts, watch=self._watch, tracer=self._tracer)
+        others = RunProcessors(self._runner, facts=facts, watch=self._watch, tracer=self._tracer)
+        if shares_state:
+            others._states = self._states
+        return others
 
     @property
     def has_input_step(self) -> bool:

@@ -393,6 +393,19 @@ class ModelOutput:
         return self._always(lambda: self.record.tripwire)
 
     @property
+    def interruptions(self) -> int:
+        """How many requests input took the place of so far (signals.md 10)."""
+        return self.record.interruptions
+
+    @property
+    def rejected_signals(self) -> list[dict[str, Any]]:
+        """
+        Input that guardrails have dropped in mid-run so far: ``{id, type, tagName, reason,
+        processorId?, metadata?}`` (signals.md G19).
+        """
+        return list(self.record.rejected_signals)
+
+    @property
     def suspend_payload(self) -> Settled[Any]:
         """What is still parked; None unless the run is suspended."""
         return self._always(

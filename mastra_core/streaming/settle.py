@@ -61,6 +61,10 @@ class RunRecord:
         self.resume_schema: Any = None
         self.object: Any = None
         self.tripwire: dict[str, Any] | None = None
+        #: How many requests input took the place of (signals.md G20).
+        self.interruptions = 0
+        #: Input that guardrails have dropped in mid-run (signals.md G19).
+        self.rejected_signals: list[dict[str, Any]] = []
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._is_text_rejected = False

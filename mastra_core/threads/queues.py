@@ -154,6 +154,12 @@ class ThreadQueues:
         self._count(signal, len(encode(signal.to_wire())))
         (self.pre_run if pre_run else self.pending).append(signal)
 
+    def restore(self, signals: Sequence[Signal]) -> None:
+        """Let signals wait again that were taken, before all others."""
+        for signal in signals:
+            self._count(signal, len(encode(signal.to_wire())))
+        self.pending.extendleft(reversed(signals))
+
     def adopt_turn(self, turn: QueuedTurn, *, before: QueuedTurn | None = None) -> None:
         """Let a turn wait that was accepted elsewhere, whatever waits already."""
         for signal in turn.signals:

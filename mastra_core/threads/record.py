@@ -163,6 +163,13 @@ class ThreadRecord:
             self.taken.setdefault(run_id, []).extend(signal.id for signal in drained)
         return drained
 
+    def put_back(self, run_id: str, signals: Sequence[Signal]) -> None:
+        """This run can't answer these; they come before what arrived since."""
+        back = {signal.id for signal in signals}
+        taken = self.taken.get(run_id, [])
+        self.taken[run_id] = [one for one in taken if one not in back]
+        self.queues.restore(signals)
+
     def known_signals(self) -> set[str]:
         """Signals that wait here or are being answered here."""
         taken = {one for ids in self.taken.values() for one in ids}

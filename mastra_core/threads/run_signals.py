@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mastra_core.threads.outside import OutsideThreads
 from mastra_core.threads.record import ThreadRecord
 from mastra_core.wire.signals import Signal
@@ -30,6 +32,10 @@ class ThreadSignals:
     def drain_pending(self) -> list[Signal]:
         """Signals that arrived during the step."""
         return [] if self._is_aborted() else self._take(self._record.queues.take_pending())
+
+    def put_back(self, signals: Sequence[Signal]) -> None:
+        """These were drained and didn't enter the transcript: they wait again, at their place."""
+        self._record.put_back(self._run_id, signals)
 
     def _take(self, signals: list[Signal]) -> list[Signal]:
         return self._record.take(self._run_id, signals)

@@ -10,7 +10,9 @@ import pytest
 from mastra_conformance import case
 from mastra_core import Agent, FunctionTool
 from mastra_core.errors import RunArgumentError, RunTimeoutError
+from mastra_core.loop.interrupt import RequestAttempt
 from mastra_core.processors.arguments import ProcessorArgs
+from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
 from mastra_core.testing.thread_scene import ThreadScene
 
@@ -413,3 +415,55 @@ async def test_a_tool_is_not_repeated_by_an_interruption_after_it(scene: ThreadS
 
     assert 1 == len(runs)
     assert all(words in scene.prompt(2) for words in ("acted", "more"))
+
+
+async def test_a_burst_of_input_takes_the_place_of_one_request() -> None:
+    """With a debounce: only when nothing came for so long is the request dropped (G20)."""
+    clock = FakeClock()
+    attempt = RequestAttempt(clock, debounce=0.2)
+    attempt.arm()
+
+    for _ in range(3):
+        attempt.preempt()
+        await clock.advance(0.15)
+        assert not attempt.is_preempted
+    await clock.advance(0.1)
+
+    assert attempt.is_preempted
+    assert attempt.abort.is_set()
+
+
+async def test_an_answer_that_begins_before_the_debounce_ends_is_kept(scene: ThreadScene) -> None:
+    """Its input waits for the end of the step."""
+    agent, output = await asked(
+        scene,
+        silent(),
+        [text("rest")],
+        stream_options={"interruption_debounce_ms": 600_000},
+    )
+    await agent.send_message("more", **T).accepted
+
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert ["too late", "rest"] == await scene.answers()
+    assert 0 == output.interruptions
+
+
+async def test_a_run_says_how_often_it_was_interrupted(scene: ThreadScene) -> None:
+    """While it goes on and afterwards, at its output and in its span."""
+    agent, output = await asked(
+        scene,
+        silent("g0"),
+        silent("g1"),
+        [text("rest")],
+        gate="g0",
+        stream_options={"interruption_debounce_ms": 1},
+    )
+    await agent.send_message("one", **T).accepted
+    await scene.reached("g1")
+    await agent.send_message("two", **T).accepted
+    await scene.idle()
+
+    assert ["rest"] == await scene.answers()
+    assert 2 == output.interruptions
