@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from mastra_core.errors import (
     FencedOutError,
@@ -39,6 +39,9 @@ __all__ = (
 )
 
 logger = logging.getLogger(__name__)
+
+#: Behind one of these a stream says nothing more.
+_LAST_CHUNKS: Final = frozenset({"finish", "tripwire"})
 
 
 async def end_finished(segment: RunSegment) -> None:
@@ -187,7 +190,13 @@ async def end_aborted(segment: RunSegment) -> None:
     await _save_what_is_there(segment)
     await _forget_rows(segment)
     await _settle(segment, "canceled", "aborted")
-    payload = {
+    await segment.show(_finish_chunk(segment, _aborted_payload(segment)))
+
+
+def _aborted_payload(segment: RunSegment) -> dict[str, Any]:
+    """Of the ``finish`` of an aborted run."""
+    record = segment.record
+    return {
         "messageId": segment.writer.message_id,
         "stepResult": {"reason": "abort", "isContinued": False},
         "metadata": segment.step.result.metadata if segment.step is not None else {},
@@ -196,7 +205,6 @@ async def end_aborted(segment: RunSegment) -> None:
             "toolCalls": [call["payload"] for call in record.step_calls],
         },
     }
-    await segment.show(_finish_chunk(segment, payload))
 
 
 def _usage_of_parked_step(segment: RunSegment) -> Mapping[str, Any]:
@@ -276,7 +284,7 @@ async def end_broken(segment: RunSegment, error: Exception) -> None:
     if output.is_running:
         output.settle("failed", finish_reason="error", error=failure)
     said = {chunk.get("type") for chunk in output.buffer.chunks}
-    if said & {"finish", "tripwire"}:
+    if said & _LAST_CHUNKS:
         return
     if "error" not in said:
         wire = wire_from_error(failure)
@@ -288,18 +296,48 @@ async def end_broken(segment: RunSegment, error: Exception) -> None:
 
 
 async def give_up(segment: RunSegment) -> None:
-    """The process is going down: keep what streamed, let the run be resumable."""
+    """
+    The process is going down: what is done is kept, and the stream ends like an aborted one.
+
+    An answer that was cut off is kept only if nobody gives it anew: a resumed run goes back to
+    where it waited, and what the inbox holds is answered by whoever has the thread next
+    (signals.md G1).
+    """
+    output = segment.output
     if segment.is_parked:
         # All is stored; whatever was cut short only told so.
-        segment.output.settle("suspended", finish_reason="suspended")
+        if output.is_running:
+            output.settle("suspended", finish_reason="suspended")
         return
+    segment.is_ending = True
     segment.writer.finish_step()
+    if segment.answer_mark is not None and await _is_given_anew(segment):
+        segment.writer.roll_back(segment.answer_mark)
     _mark_open_calls(segment)
     await _save_what_is_there(segment)
     if segment.setup.claim is not None:
         with suppress(StorageError):
             await segment.setup.claim.release()
-    segment.output.settle("canceled", finish_reason="aborted")
+    if output.is_running:
+        await segment.show(segment.chunk("abort", {}))
+        await segment.show(_finish_chunk(segment, _aborted_payload(segment)))
+        record = segment.record
+        await segment.notify(
+            segment.setup.callbacks.on_abort, {"steps": record.steps, "text": record.all_text}
+        )
+        await _settle(segment, "canceled", "aborted")
+    elif {chunk.get("type") for chunk in output.buffer.chunks}.isdisjoint(_LAST_CHUNKS):
+        await segment.show(_finish_chunk(segment, segment.last_finish))
+
+
+async def _is_given_anew(segment: RunSegment) -> bool:
+    if segment.setup.claim is not None:
+        return True
+    try:
+        return await segment.setup.signals.are_kept()
+    except MastraError:
+        logger.warning("the inbox can't be read", exc_info=True)
+        return False
 
 
 # -- what the ends have in common ---------------------------------------------------------------

@@ -262,30 +262,35 @@ class AgentLoop:
         segment.open_step = segment.output.buffer.count
         mark, message_id = segment.writer.mark(), segment.writer.message_id
         segment.writer.begin_step()
+        segment.answer_mark = mark
         self._tell_feedback()
         try:
             patch = await self._input_step()
             if segment.writer.message_id != message_id:
                 # A hook has ended the message that the step was to go on with.
-                mark = 0
+                mark = segment.answer_mark = 0
             attempt.check()
             result = await ask_models(segment, patch)
             await self._output_step(result)
             attempt.check()
         except RequestPreempted:
+            segment.answer_mark = None
             await drop_request(segment, mark)
             return True
         except TripwireError as exc:
+            segment.answer_mark = None
             if attempt.is_preempted:
                 await drop_request(segment, mark)
                 return True
             await repeat_step(segment, exc, mark)
             return True
         except RepeatStep as exc:
+            segment.answer_mark = None
             await repeat_request(segment, exc, mark)
             return True
         finally:
             attempt.accept()
+        segment.answer_mark = None
         segment.retries = 0
         calls = result.calls if may_run_tools(result.reason) else []
         tools = self._tools(calls)

@@ -89,6 +89,8 @@ class RunSegment:
         self.attempt = RequestAttempt()
         #: Where in the stream the step began whose parts and results no message has yet.
         self.open_step: int | None = None
+        #: How much of the message there was before the answer that is being given; None if none is.
+        self.answer_mark: int | None = None
         #: Reasoning that readers of the stream saw begin and not end.
         self.open_reasoning: dict[str, None] = {}
         self._saving = asyncio.Lock()

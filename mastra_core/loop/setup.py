@@ -79,6 +79,15 @@ class SignalSource(Protocol):
         """
         ...
 
+    async def are_kept(self) -> bool:
+        """
+        Would whoever has the thread next answer what this run was to answer?
+
+        Raises:
+            StorageError: Nobody knows.
+        """
+        ...
+
 
 class NoSignals:
     """A run that no signal can reach."""
@@ -96,6 +105,10 @@ class NoSignals:
 
     def assert_owned(self) -> None:
         """Nobody can take what isn't held."""
+
+    async def are_kept(self) -> bool:
+        """There is nothing to answer."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -545,6 +545,8 @@ class OutsideThreads:
         That stays in the inbox and is tried again, a few times.
         """
         output = active.output
+        # The process goes down: nobody wanted this run to end.
+        is_cut = output.status == "canceled" and not active.interrupt.is_aborted
         is_whole = (
             output.status in ("success", "suspended", "tripwire")
             or active.interrupt.is_aborted
@@ -553,11 +555,10 @@ class OutsideThreads:
         if active.agent.stores_messages and not active.is_lost:
             # A model that failed has answered, too: that stands in the thread.
             is_stored = not output.message_list.unsaved()
-            is_whole = is_whole or (
-                is_stored and (not isinstance(output.failure, StorageError) or _is_told(output))
-            )
+            is_open = is_cut or isinstance(output.failure, StorageError)
+            is_whole = is_whole or (is_stored and (not is_open or _is_told(output)))
         elif not active.agent.stores_messages:
-            is_whole = not active.is_lost
+            is_whole = not (active.is_lost or is_cut)
         tries = {one: self._unstored.pop(one, 0) + 1 for one in signal_ids}
         if is_whole:
             return list(signal_ids)

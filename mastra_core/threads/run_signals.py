@@ -49,3 +49,16 @@ class ThreadSignals:
         """
         if self._outside is not None:
             self._outside.guard(self._record.key)
+
+    async def are_kept(self) -> bool:
+        """
+        Does the inbox still hold what this run took?
+
+        Raises:
+            StorageError: It can't be read.
+        """
+        taken = self._record.taken.get(self._run_id)
+        if self._outside is None or not taken:
+            return False
+        waiting = await self._outside.reach.waiting(self._record.key)
+        return any(entry.signal.id in taken for entry in waiting)

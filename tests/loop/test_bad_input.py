@@ -414,10 +414,9 @@ async def test_a_tool_that_takes_no_notice_of_an_abort_has_no_result(
     async def stubborn() -> str:
         """Go on."""
         entered.set()
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "done anyway"
+        return "done anyway"
 
     asked = model([tool_call("stubborn", {})])
     agent = make_agent(**asked, tools=[stubborn])
