@@ -446,6 +446,7 @@ class Mastra:
                 if keeps_input
                 else None
             ),
+            guards=store.memory if "storage.guarded_writes" in store.capabilities else None,
             ttl_ms=self._thread_settings.lease_ttl_ms,
             signer=self.threads.signer,
         )

@@ -9,10 +9,12 @@ from typing import Any, Final
 from mastra_core.agent.titles import TitleOptions
 from mastra_core.base.clock import Clock
 from mastra_core.base.unset import UNSET
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import MemoryStorage, OrderBy
 from mastra_core.errors import RunArgumentError, shown
 from mastra_core.messages.answers import is_answer
 from mastra_core.messages.recalling import is_row_hidden
+from mastra_core.rules.owners import lost_if_refused
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
 from mastra_core.workflows.agent_snapshot import ParkedRun
@@ -71,6 +73,10 @@ class AgentMemory:
         self._clock = clock
         self._options = options
 
+    def guarded(self, fence: FenceToken) -> AgentMemory:
+        """The memory for a run that owns its thread: the store refuses it once it doesn't."""
+        return AgentMemory(self.store.guarded(fence), clock=self._clock, options=self._options)
+
     def titles(self, options: MemoryOptions | None = None) -> TitleOptions | None:
         """How titles are made; None if they aren't."""
         wanted = (options or self._options).generate_title
@@ -92,27 +98,29 @@ class AgentMemory:
         Raises:
             RunArgumentError: It belongs to another resource
                 (id ``AGENT_MEMORY_THREAD_RESOURCE_MISMATCH``).
+            LeaseLostError: It is another process's by now.
         """
         thread = await self.store.get_thread_by_id(thread_id)
         if thread is None:
             now = self._clock.now()
-            thread = await self.store.create_thread(
-                Thread(
-                    id=thread_id,
-                    resource_id=resource_id,
-                    title=title or "",
-                    metadata=dict(metadata) if metadata is not None else None,
-                    created_at=now,
-                    updated_at=now,
-                )
+            thread = Thread(
+                id=thread_id,
+                resource_id=resource_id,
+                title=title or "",
+                metadata=dict(metadata) if metadata is not None else None,
+                created_at=now,
+                updated_at=now,
             )
+            with lost_if_refused():
+                thread = await self.store.create_thread(thread)
         elif metadata or (title and not thread.title):
-            thread = await self.store.update_thread(
-                thread_id,
-                metadata=metadata or UNSET,
-                title=title or UNSET,
-                expected_title="" if title else UNSET,
-            )
+            with lost_if_refused():
+                thread = await self.store.update_thread(
+                    thread_id,
+                    metadata=metadata or UNSET,
+                    title=title or UNSET,
+                    expected_title="" if title else UNSET,
+                )
         _check_owner(thread, resource_id)
         return thread
 
@@ -184,8 +192,14 @@ class AgentMemory:
         ]
 
     async def save(self, messages: Sequence[Message]) -> None:
-        """Upsert messages of a run in one transaction."""
-        await self.store.save_messages(messages)
+        """
+        Upsert messages of a run in one transaction.
+
+        Raises:
+            LeaseLostError: Their thread is another process's by now.
+        """
+        with lost_if_refused():
+            await self.store.save_messages(messages)
 
     async def load(self, message_ids: Sequence[str]) -> list[Message]:
         """Those that exist."""

@@ -17,6 +17,7 @@ from mastra_core.agent.tools import client_tools, tools_by_name
 from mastra_core.agent.tracing import end_run_span, start_run_span
 from mastra_core.base.telemetry import started_span
 from mastra_core.contracts.model import Model
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.tool import Tool
 from mastra_core.contracts.tool_hooks import ToolHooks
 from mastra_core.errors import RunArgumentError
@@ -60,6 +61,8 @@ class RunBuilder:
         #: Whoever started the run waits for its background tasks.
         self.waits_elsewhere = False
         self._run_id = options.run_id or self._host.ids.new("run")
+        #: What its writes carry, once the thread is its own.
+        self._fence: FenceToken | None = None
         # Before anything is reserved, claimed or written.
         self._tools = self._chosen_tools()
         self._models = agent.resolve_models(options.model)
@@ -161,12 +164,11 @@ class RunBuilder:
         thread = thread_id or self._options.thread_id
         if thread is None or not self._holds_thread:
             return Interrupt()
+        resource_id = resource_id or self._options.resource_id
         reservation = await self._host.threads.reserve(
-            resource_id or self._options.resource_id,
-            thread,
-            run_id=self._run_id,
-            agent_id=self._agent.id,
+            resource_id, thread, run_id=self._run_id, agent_id=self._agent.id
         )
+        self._fence = self._host.threads.fence_of(resource_id, thread)
         return reservation.interrupt
 
     def _give_back(self, thread_id: str | None = None, resource_id: str | None = None) -> None:
@@ -205,7 +207,12 @@ class RunBuilder:
 
     def _memory(self) -> AgentMemory | None:
         """The agent's memory, if this run is bound to a thread."""
-        return self._agent.memory if self._options.thread_id is not None else None
+        return self._own_memory() if self._options.thread_id is not None else None
+
+    def _own_memory(self) -> AgentMemory | None:
+        """The agent's memory, which takes nothing more from us when others own the thread."""
+        memory = self._agent.memory
+        return memory if memory is None or self._fence is None else memory.guarded(self._fence)
 
     def _add_instructions(self, message_list: MessageList) -> None:
         instructions = self._options.instructions or self._agent.resolve_instructions()
@@ -337,7 +344,7 @@ class RunBuilder:
         options = self._options
         context = dict(options.request_context) if request_context is None else request_context
         thread_id = message_list.thread_id
-        saver = self._agent.memory if thread_id is not None and not options.read_only else None
+        saver = self._own_memory() if thread_id is not None and not options.read_only else None
         return RunSetup(
             agent_id=self._agent.id,
             run_id=self._run_id,
@@ -384,7 +391,9 @@ class RunBuilder:
             interruption_debounce=options.interruption_debounce_ms / 1000,
             guard_signals=options.guard_signals,
             lanes=(
-                LaneTracker.of(self._host.storage, is_read_only=options.read_only)
+                LaneTracker.of(
+                    self._host.storage, is_read_only=options.read_only, fence=self._fence
+                )
                 if self._agent.memory is not None
                 else None
             ),
@@ -412,7 +421,7 @@ class RunBuilder:
         return waiting_calls(self._agent, message_list)
 
     def _title(self, message_list: MessageList) -> RunTitle | None:
-        memory = self._agent.memory
+        memory = self._own_memory()
         titles = memory.titles(self._options.memory_options) if memory is not None else None
         if memory is None or titles is None or message_list.thread_id is None:
             return None

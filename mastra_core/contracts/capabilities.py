@@ -97,7 +97,12 @@ STORAGE_CAPABILITIES: Final[Mapping[str, Capability]] = _by_name(
     _storage("storage.transactions", "ours", "Several operations commit together."),
     _storage("storage.retention", "prune", "Rows older than a limit are removed in batches."),
     _storage("storage.migrations", "ours", "Older databases are upgraded under a lock."),
-    _storage("storage.guarded_writes", "ours", "Any write may carry a fence."),
+    _storage(
+        "storage.guarded_writes",
+        "ours",
+        "Threads and messages refuse writes of an older owner.",
+        "memory",
+    ),
 )
 
 

@@ -47,6 +47,7 @@ STORAGE_CAPABILITIES: Final = frozenset(
         "schedules",
         "schedules.claim_fire",
         "storage.retention",
+        "storage.guarded_writes",
     }
 )
 """Everything that the contracts of the six domains offer."""

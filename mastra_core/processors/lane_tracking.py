@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mastra_core.base.isotime import to_iso_ms
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import MemoryStorage, Storage, ThreadStateStorage
 from mastra_core.errors import StorageConflictError
 from mastra_core.messages.state_lanes import is_newer
+from mastra_core.rules.owners import lost_if_refused
 from mastra_core.wire.threads import Thread
 
 __all__ = ("KnownLanes", "LaneTracker")
@@ -88,18 +90,22 @@ class LaneTracker:
         self._is_read_only = is_read_only
 
     @classmethod
-    def of(cls, storage: Storage, *, is_read_only: bool = False) -> LaneTracker:
+    def of(
+        cls, storage: Storage, *, is_read_only: bool = False, fence: FenceToken | None = None
+    ) -> LaneTracker:
         """
         The tracker of a store; without compare-and-set the last of two writers wins.
 
         Args:
             storage: Holds threads and their state.
             is_read_only: Changes are told, and nothing is written.
+            fence: What the writes of a run carry that owns the thread.
         """
         can = storage.capabilities
         has_states = "thread_state" in can and "thread_state.compare_and_set" in can
         states = storage.thread_state if has_states else None
-        return cls(storage.memory, states, is_read_only=is_read_only)
+        memory = storage.memory if fence is None else storage.memory.guarded(fence)
+        return cls(memory, states, is_read_only=is_read_only)
 
     async def load(self, thread_id: str, *, resource_id: str | None = None) -> KnownLanes | None:
         """What is known now; None if there is no such thread of this resource."""
@@ -207,15 +213,11 @@ class LaneTracker:
             mastra = (row.metadata or {}).get("mastra")
             lanes = {**_row_lanes(row), **changed}
             shown = {name: dict(one) for name, one in lanes.items() if one is not None}
-            await self._memory.update_thread(
-                thread.id,
-                metadata={
-                    "mastra": {
-                        **(mastra if isinstance(mastra, Mapping) else {}),
-                        "stateSignals": shown,
-                    }
-                },
-            )
+            members = dict(mastra) if isinstance(mastra, Mapping) else {}
+            with lost_if_refused():
+                await self._memory.update_thread(
+                    thread.id, metadata={"mastra": {**members, "stateSignals": shown}}
+                )
             if self._states is None:
                 return
             newest = await self.load(thread.id)

@@ -147,6 +147,8 @@ class _FaultyDomain:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._domain, name)
+        if name == "guarded":
+            return lambda fence: _FaultyDomain(self._name, method(fence), self._hook)
         if not inspect.iscoroutinefunction(method):
             return method
 

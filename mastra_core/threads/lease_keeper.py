@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +14,8 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.tasks import TaskSupervisor, shielded
 from mastra_core.bus.held_lease import HeldLease
 from mastra_core.contracts.lease import LeaseProvider
-from mastra_core.errors import LeaseLostError, LeaseUnavailableError
+from mastra_core.contracts.pubsub import FenceToken
+from mastra_core.errors import FencedOutError, LeaseLostError, LeaseUnavailableError
 
 __all__ = ("LEASE_TTL_MS", "LeaseKeeper", "run_id_from_owner")
 
@@ -22,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a thread stays ours without renewal.
 LEASE_TTL_MS: Final = 15_000
-#: How often a provider that doesn't answer is asked, and the pause between (G2).
+#: How often a provider that doesn't answer is asked, and the pause between (G2); and how often a
+#: lease is taken that was lost before it could be used.
 _ATTEMPTS: Final = 3
 _PAUSE_SECONDS: Final = 0.2
 _GIVE_BACK_SECONDS: Final = 2.0
@@ -52,6 +54,8 @@ class _Term:
     """What is held of one thread."""
 
     held: HeldLease | None = None
+    #: What writes carry from its begin to its end, however often it is handed on here.
+    fence: int | None = None
     #: The runs that it went through since nobody else had it, the last ones.
     runs: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     watcher: asyncio.Task[None] | None = None
@@ -70,6 +74,7 @@ class LeaseKeeper:
         clock: Measures the local deadline.
         ttl_ms: How long a thread stays ours without renewal; it is renewed three times as often.
         on_lost: Told the thread and the run when a lease ended without being let go.
+        raise_fence: Refuses what former owners still write; called before a lease is ours.
     """
 
     def __init__(
@@ -80,8 +85,10 @@ class LeaseKeeper:
         clock: Clock,
         on_lost: Callable[[str, str, LeaseLostError], None],
         ttl_ms: int = LEASE_TTL_MS,
+        raise_fence: Callable[[FenceToken], Awaitable[None]] | None = None,
     ) -> None:
         self.provider = provider
+        self._raise_fence = raise_fence
         self.ttl_ms = ttl_ms
         self._holder = holder
         self._clock = clock
@@ -98,6 +105,7 @@ class LeaseKeeper:
 
         Raises:
             LeaseUnavailableError: The provider didn't answer three times.
+            StorageError: Former owners can't be kept from writing.
         """
         async with self._changing(key) as term:
             held = term.held
@@ -108,16 +116,39 @@ class LeaseKeeper:
             await self._drop(term)
             if held is not None and held.is_lost:
                 self._tell_lost(key, held)
+            begun = await self._begin(key, run_id)
+            if isinstance(begun, str):
+                return begun
+            term.held, term.fence = begun, begun.fence
+            term.runs.clear()
+            term.runs.append(run_id)
+            term.watcher = self._watchers.start(self._watch(key, begun), name=f"lease:{key}")
+            return None
+
+    async def _begin(self, key: str, run_id: str) -> HeldLease | str:
+        """A lease that nobody writes against any more, or the owner that has it."""
+        attempt = 1
+        while True:
             held = HeldLease(
                 self.provider, key, run_id, self.ttl_ms, holder=self._holder, clock=self._clock
             )
             owner = await self._acquire(held)
-            if owner is None:
-                term.held = held
-                term.runs.clear()
-                term.runs.append(run_id)
-                term.watcher = self._watchers.start(self._watch(key, held), name=f"lease:{key}")
-            return owner
+            if owner is not None:
+                return owner
+            try:
+                if self._raise_fence is not None and held.fence is not None:
+                    await self._raise_fence((key, held.fence))
+            except FencedOutError:
+                # It was lost, and somebody else's already, before it could be used.
+                await held.release()
+                if attempt == _ATTEMPTS:
+                    raise
+            except BaseException:
+                await shielded(held.release(), _GIVE_BACK_SECONDS)
+                raise
+            else:
+                return held
+            attempt += 1
 
     @asynccontextmanager
     async def _changing(self, key: str) -> AsyncIterator[_Term]:
@@ -177,6 +208,17 @@ class LeaseKeeper:
         """The lease of a thread that is ours; None if it isn't."""
         term = self._terms.get(key)
         return None if term is None or term.held is None or term.held.is_lost else term.held
+
+    def fence(self, key: str) -> FenceToken | None:
+        """
+        What writes to a thread of ours carry; None if its terms have no numbers.
+
+        For one that isn't ours it is what every store refuses that ever knew an owner.
+        """
+        term = self._terms.get(key)
+        if term is None or self.held(key) is None:
+            return key, 0
+        return None if term.fence is None else (key, term.fence)
 
     def had(self, key: str, run_id: str) -> bool:
         """Has this run had the thread since nobody else did?"""

@@ -19,7 +19,8 @@ from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.bus.held_lease import HeldLease
 from mastra_core.bus.timers import first_of
 from mastra_core.contracts.lease import LeaseProvider
-from mastra_core.contracts.pubsub import Cursor, EventHandler, PubSub, StartFrom
+from mastra_core.contracts.pubsub import Cursor, EventHandler, FenceToken, PubSub, StartFrom
+from mastra_core.contracts.storage import MemoryStorage
 from mastra_core.errors import (
     LeaseLostError,
     LeaseUnavailableError,
@@ -135,6 +136,8 @@ class Backends:
     lease: LeaseProvider | None
     #: The durable inbox, if the store outlives the process.
     inbox: ThreadInbox | None
+    #: Threads and messages, if their store refuses what former owners write.
+    guards: MemoryStorage | None = None
     #: Milliseconds until a thread of a process that doesn't answer is free.
     ttl_ms: int = LEASE_TTL_MS
     #: Tells control events of ours from those of strangers.
@@ -158,6 +161,7 @@ class ThreadReach:
         self._pubsub = backends.pubsub
         self._signer = backends.signer
         self._clock = backends.clock
+        self._guards = backends.guards
         self._leases = (
             None
             if backends.lease is None
@@ -167,6 +171,7 @@ class ThreadReach:
                 clock=backends.clock,
                 on_lost=threads.lease_lost,
                 ttl_ms=backends.ttl_ms,
+                raise_fence=None if backends.guards is None else backends.guards.raise_fence,
             )
         )
         self._listeners: dict[str, _Listener] = {}
@@ -210,6 +215,7 @@ class ThreadReach:
         Raises:
             LeaseUnavailableError: Nobody knows whose it is.
             PubSubError: The thread's topic can't be heard.
+            StorageError: Former owners can't be kept from writing.
         """
         if self._leases is None:
             return None
@@ -223,6 +229,14 @@ class ThreadReach:
     def term(self, key: str) -> HeldLease | None:
         """The lease of a thread that is ours; the same one as long as nobody else had it."""
         return self._leases.held(key) if self._leases is not None else None
+
+    def fence(self, key: str) -> FenceToken | None:
+        """
+        What writes to a thread of ours carry (G2); None where nobody looks at it.
+        """
+        if self._leases is None or self._guards is None:
+            return None
+        return self._leases.fence(key)
 
     def had(self, key: str, run_id: str) -> bool:
         """Has this run of ours had the thread since nobody else did?"""

@@ -16,6 +16,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.bus.timers import within
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.signal_sink import (
     Accepted,
     IfIdle,
@@ -40,6 +41,7 @@ from mastra_core.threads.signing import EventSigner
 from mastra_core.threads.state_signals import StateSender
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.threads.table import ThreadTable
+from mastra_core.threads.thread_key import thread_key
 from mastra_core.threads.turns import ThreadTurns
 from mastra_core.wire.signals import Signal
 
@@ -399,6 +401,12 @@ class ThreadRuntime:
     def cancel_reservation(self, resource_id: str | None, thread_id: str, run_id: str) -> None:
         """The run could not be set up: the thread is free again."""
         self._turns.give_back(resource_id, thread_id, run_id)
+
+    def fence_of(self, resource_id: str | None, thread_id: str) -> FenceToken | None:
+        """What the writes of a run carry that owns the thread; None where nobody looks at it."""
+        if self.outside is None:
+            return None
+        return self.outside.reach.fence(thread_key(resource_id, thread_id))
 
     def signals_for(self, resource_id: str | None, thread_id: str, run_id: str) -> ThreadSignals:
         """The queues that this run drains."""

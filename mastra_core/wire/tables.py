@@ -10,6 +10,7 @@ from typing import Final
 
 __all__ = (
     "BACKGROUND_TASKS",
+    "FENCES",
     "MESSAGES",
     "NOTIFICATIONS",
     "NOTIFICATION_CLAIMS",
@@ -34,5 +35,7 @@ SCHEDULE_TRIGGERS: Final = "mastra_schedule_triggers"
 
 #: Claims, guards and confirmations of notifications (notifications.md 13).
 NOTIFICATION_CLAIMS: Final = "mastra_py_notification_claims"
+#: The newest fence that a guarded write of a thread carried (pubsub_and_lease.md 6.4, L9).
+FENCES: Final = "mastra_py_fences"
 #: Which version of our own additions a database holds.
 SCHEMA_VERSIONS: Final = "mastra_py_schema"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mastra_core.errors import LeaseLostError, LeaseUnavailableError
+from mastra_core.errors import FencedOutError, LeaseLostError, LeaseUnavailableError, StorageError
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.plugins import AdapterContext
 from mastra_core.testing.fake_clock import FakeClock
@@ -165,6 +165,86 @@ async def test_who_is_cancelled_while_asking_keeps_nothing(
         await taking
     assert await provider.get_lease_owner(KEY) is None
     await keeper.aclose()
+
+
+class Fences:
+    """The store's side: remembers what it was told, refuses as often as it should."""
+
+    def __init__(self) -> None:
+        self.raised: list[int] = []
+        self.error: BaseException | None = None
+        self.failures = 0
+
+    async def raise_fence(self, fence: tuple[str, int]) -> None:
+        assert fence[0] == KEY
+        if self.failures:
+            self.failures -= 1
+            assert self.error is not None
+            raise self.error
+        self.raised.append(fence[1])
+
+
+@pytest.fixture
+def fences() -> Fences:
+    return Fences()
+
+
+@pytest.fixture
+async def guarding(provider: Flaky, clock: FakeClock, fences: Fences) -> AsyncIterator[LeaseKeeper]:
+    kept = LeaseKeeper(
+        provider,
+        holder="us",
+        clock=clock,
+        on_lost=lambda *_: None,
+        raise_fence=fences.raise_fence,
+    )
+    yield kept
+    await kept.aclose()
+
+
+async def test_a_term_has_one_fence(guarding: LeaseKeeper, fences: Fences) -> None:
+    """It is told when the term begins, and kept when the thread goes from run to run."""
+    await guarding.take(KEY, "run 1")
+    first = guarding.fence(KEY)
+    await guarding.take(KEY, "run 2")
+
+    assert (KEY, fences.raised[0]) == first == guarding.fence(KEY)
+    assert 1 == len(fences.raised)
+    await guarding.let_go(KEY, "run 2")
+    assert (KEY, 0) == guarding.fence(KEY)
+    await guarding.take(KEY, "run 3")
+    assert [(KEY, fence) for fence in sorted(set(fences.raised))] == [first, guarding.fence(KEY)]
+
+
+async def test_a_lease_that_was_lost_at_once_is_asked_for_again(
+    guarding: LeaseKeeper, provider: Flaky, fences: Fences
+) -> None:
+    """A newer owner has begun already; if it is gone the thread may be ours still."""
+    fences.error = FencedOutError(key=KEY, fence=1, current=2)
+    fences.failures = 2
+
+    assert await guarding.take(KEY, "run 1") is None
+    assert await provider.get_lease_owner(KEY) == "run 1"
+
+    fences.failures = 3
+    await guarding.let_go(KEY, "run 1")
+    with pytest.raises(FencedOutError):
+        await guarding.take(KEY, "run 2")
+    assert await provider.get_lease_owner(KEY) is None
+
+
+@pytest.mark.parametrize("error", [StorageError("away"), asyncio.CancelledError()])
+async def test_nothing_is_kept_that_isnt_guarded(
+    guarding: LeaseKeeper, provider: Flaky, fences: Fences, error: BaseException
+) -> None:
+    """If former owners can't be kept from writing the thread is free again."""
+    fences.error, fences.failures = error, 1
+
+    with pytest.raises(type(error)):
+        await guarding.take(KEY, "run 1")
+
+    assert await provider.get_lease_owner(KEY) is None
+    assert 0 == len(guarding)
 
 
 @pytest.mark.parametrize(

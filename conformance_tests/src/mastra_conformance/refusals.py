@@ -42,7 +42,6 @@ GUARANTEES = frozenset(
         "notifications.unique_dedupe",
         "storage.transactions",
         "storage.migrations",
-        "storage.guarded_writes",
         "pubsub.durable",
         "pubsub.cross_process",
         "pubsub.cross_host",
@@ -164,6 +163,10 @@ async def _claim_fire(store: Storage) -> object:
     )
 
 
+async def _raise_fence(store: Storage) -> None:
+    await store.memory.raise_fence(("k", 1))
+
+
 async def _prune(store: Storage) -> object:
     for domain in _PRUNED:
         if domain in store.capabilities:
@@ -265,6 +268,12 @@ STORAGE_REFUSALS: tuple[Refusal, ...] = (
         role="storage",
         call=_prune,
         any_of=frozenset(_PRUNED),
+    ),
+    Refusal(
+        capability="storage.guarded_writes",
+        role="storage",
+        call=_raise_fence,
+        any_of=frozenset({"memory"}),
     ),
     Refusal(
         capability="workflows.atomic_updates",

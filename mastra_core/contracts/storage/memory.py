@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from mastra_core.base.unset import UNSET, Unset
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage.pruning import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Resource, Thread
@@ -91,6 +92,32 @@ class MemoryStorage(Protocol):
     ``^[A-Za-z_][A-Za-z0-9_]*$``, is longer than 128 or is ``__proto__``, ``prototype`` or
     ``constructor``.
     """
+
+    def guarded(self, fence: FenceToken) -> MemoryStorage:
+        """
+        This domain for whoever owns a lease: its writes carry the fence of the term.
+
+        In the same atomic step as the write the store remembers the fence, or refuses if it
+        knows a newer one of that key: ``FencedOutError``, and nothing was written. An equal one
+        passes, and keys don't know each other. That holds for ``save_thread``,
+        ``create_thread``, ``update_thread``, ``delete_thread``, ``save_messages``,
+        ``update_messages`` and ``delete_messages``; a call that would write nothing may be
+        answered as if it had no fence. Reads, and calls on the domain itself, are as without
+        (pubsub_and_lease.md 6.4, L9; capability ``storage.guarded_writes``).
+        """
+        ...
+
+    async def raise_fence(self, fence: FenceToken) -> None:
+        """
+        Refuse guarded writes of older owners from now on.
+
+        The first thing that a new owner does: what it reads afterwards can't be changed by an
+        older one any more. Capability ``storage.guarded_writes``.
+
+        Raises:
+            FencedOutError: A newer fence of the key is known.
+        """
+        ...
 
     async def save_thread(self, thread: Thread) -> Thread:
         """Upsert the whole thread and return it; an existing row keeps its ``created_at``."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.pace import Pace
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage.pruning import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.inmemory.storage.domain import Domain
 from mastra_core.inmemory.storage.memory_messages import MessageStore
@@ -29,6 +30,14 @@ class InMemoryMemory(ThreadStore, MessageStore, ResourceStore, Domain[MemoryTabl
         self._clock = clock
         self._pace = Pace()
         self._ids = ids
+
+    def guarded(self, fence: FenceToken) -> InMemoryMemory:
+        """The same tables; what is written carries the fence."""
+        return _GuardedMemory(fence, lambda: self._tables, self._clock, self._ids)
+
+    async def raise_fence(self, fence: FenceToken) -> None:
+        """Refuse writes with an older fence from now on."""
+        self._tables.admit(fence)
 
     async def prune(
         self, policies: Sequence[PrunePolicy], options: PruneOptions | None = None
@@ -95,3 +104,21 @@ class InMemoryMemory(ThreadStore, MessageStore, ResourceStore, Domain[MemoryTabl
     async def dangerously_clear_all(self) -> None:
         """Delete every thread, message and resource."""
         self._tables.clear()
+
+
+class _GuardedMemory(InMemoryMemory):
+    """The domain of an owner; open as long as the one that it came from."""
+
+    def __init__(
+        self, fence: FenceToken, tables: Callable[[], MemoryTables], clock: Clock, ids: Ids
+    ) -> None:
+        self._now_open = tables
+        super().__init__(clock, ids)
+        self._fence = fence
+
+    def attach(self, tables: MemoryTables | None) -> None:
+        """It has no tables of its own."""
+
+    @property
+    def _tables(self) -> MemoryTables:  # type: ignore[override]  # only looked at
+        return self._now_open()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.pace import Pace, in_turns
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage.memory import DateRange, IncludeMessage, MessagePage, OrderBy
 from mastra_core.inmemory.storage.memory_tables import MemoryTables, StoredMessage
 from mastra_core.inmemory.storage.sorted_keys import SortedKeys
@@ -78,6 +79,8 @@ class MessageStore:
     _pace: Pace
     _tables: MemoryTables
     _clock: Clock
+    #: What the writes carry; None for whoever owns nothing.
+    _fence: FenceToken | None = None
 
     async def save_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Upsert all or none, in one step without an await."""
@@ -90,6 +93,7 @@ class MessageStore:
             if stored is not None:
                 refuse_move(stored.row, row.row)
                 rows[place] = row.created(stored.row.created_at)
+        self._tables.admit(self._fence)
         for row in rows:
             self._tables.put_message(row)
         self._tables.touch(threads_touched(*(row.row for row in rows)), self._clock.now())
@@ -109,6 +113,7 @@ class MessageStore:
             [after] = StoredMessage.of([merge_patch(before.message(), patch)])
             touched |= threads_touched(before.row, after.row)
             changed[patch["id"]] = after
+        self._tables.admit(self._fence)
         for row in changed.values():
             self._tables.put_message(row)
         self._tables.touch(touched, self._clock.now())
@@ -116,6 +121,7 @@ class MessageStore:
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         """Delete those that exist, in one step without an await."""
+        self._tables.admit(self._fence)
         dropped = [self._tables.drop_message(message_id) for message_id in message_ids]
         self._tables.touch(
             threads_touched(*(stored.row for stored in dropped if stored)), self._clock.now()

@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from mastra_core.base import jsonjs
+from mastra_core.contracts.pubsub import FenceToken
+from mastra_core.errors import FencedOutError
 from mastra_core.inmemory.storage.copies import copied, ms
 from mastra_core.inmemory.storage.domain import Tables
 from mastra_core.inmemory.storage.sorted_keys import SortedKeys
@@ -112,6 +114,24 @@ class MemoryTables(Tables):
         self.messages_of: dict[str, MessageOrder] = {}
         self.messages_of_resource: dict[str, SortedKeys[TimeKey]] = {}
         self.resources: dict[str, Resource] = {}
+        self._fences: dict[str, int] = {}
+
+    # -- owners -------------------------------------------------------------------------------
+
+    def admit(self, fence: FenceToken | None) -> None:
+        """
+        A write comes, with no await up to its end; remember the fence that it carries.
+
+        Raises:
+            FencedOutError: A newer one of its key is known.
+        """
+        if fence is None:
+            return
+        key, token = fence
+        newest = self._fences.get(key, token)
+        if token < newest:
+            raise FencedOutError(key=key, fence=token, current=newest)
+        self._fences[key] = token
 
     # -- threads ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.pace import Pace
 from mastra_core.base.unset import UNSET, Unset
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage.memory import ClonedThread, OrderBy, ThreadPage
 from mastra_core.errors import StorageConflictError, ThreadNotFoundError
 from mastra_core.inmemory.storage.copies import copied
@@ -33,6 +34,8 @@ class ThreadStore:
     _tables: MemoryTables
     _clock: Clock
     _ids: Ids
+    #: What the writes carry; None for whoever owns nothing.
+    _fence: FenceToken | None = None
 
     async def save_thread(self, thread: Thread) -> Thread:
         """Upsert; an existing row keeps its ``created_at``."""
@@ -41,6 +44,7 @@ class ThreadStore:
         stored = self._tables.threads.get(mine.id)
         if stored is not None:
             mine = mine.replace(created_at=stored.created_at)
+        self._tables.admit(self._fence)
         self._tables.put_thread(mine)
         return copied(mine, _JSON)
 
@@ -48,6 +52,7 @@ class ThreadStore:
         """Insert if absent; returns what is stored."""
         await self._pace.turn()
         mine = _checked(thread)
+        self._tables.admit(self._fence)
         if mine.id not in self._tables.threads:
             self._tables.put_thread(mine)
         return copied(self._tables.threads[mine.id], _JSON)
@@ -81,11 +86,13 @@ class ThreadStore:
         if metadata is not UNSET:
             changes["metadata"] = {**(thread.metadata or {}), **metadata}
         changed = copied(thread.replace(**changes), _JSON)
+        self._tables.admit(self._fence)
         self._tables.put_thread(changed)
         return copied(changed, _JSON)
 
     async def delete_thread(self, thread_id: str) -> None:
         """Messages first, then the thread."""
+        self._tables.admit(self._fence)
         self._tables.drop_thread_with_messages(thread_id)
 
     async def list_threads(

@@ -48,6 +48,8 @@ class Tables:
     schedule_triggers: Table
     #: Claims, guards and confirmations of notifications; ours.
     claims: Table
+    #: The newest fence that a guarded write carried, by key of its lease; ours.
+    fences: Table
     #: Which version of our additions the database holds; ours.
     versions: Table
 
@@ -67,7 +69,7 @@ class Tables:
 
     def own(self) -> Iterator[Table]:
         """Tables of ours."""
-        yield from (self.claims, self.versions)
+        yield from (self.claims, self.fences, self.versions)
 
 
 def column_kind(column: Column[object]) -> ColumnKind:
@@ -88,7 +90,7 @@ def twin_name(name: str) -> str:
 TEXT, INTEGER, JSON, TIME, TWIN = ColumnKind
 
 #: Names of the tables that no peer knows.
-_OWN = frozenset({names.NOTIFICATION_CLAIMS, names.SCHEMA_VERSIONS})
+_OWN = frozenset({names.NOTIFICATION_CLAIMS, names.FENCES, names.SCHEMA_VERSIONS})
 
 #: name, kind, required
 _Column = tuple[str, ColumnKind, bool]
@@ -136,6 +138,7 @@ def build_tables(prefix: str = "", *, schema: str | None = None, twins: bool = F
         schedules=table(names.SCHEDULES, _SCHEDULES, ("id",)),
         schedule_triggers=table(names.SCHEDULE_TRIGGERS, _SCHEDULE_TRIGGERS, ("id",)),
         claims=table(names.NOTIFICATION_CLAIMS, _CLAIMS, ("threadId", "notificationId")),
+        fences=table(names.FENCES, _FENCES, ("key",)),
         versions=table(names.SCHEMA_VERSIONS, _VERSIONS, ("component",)),
     )
 
@@ -288,6 +291,13 @@ _CLAIMS: Sequence[_Column] = (
     ("mergedGuardAt", TIME, False),
     ("acceptedSignalId", TEXT, False),
     ("acceptedAt", TIME, False),
+)
+
+# Kept for ever: a row is smaller than the thread that it belongs to.
+_FENCES: Sequence[_Column] = (
+    ("key", TEXT, True),
+    ("token", INTEGER, True),
+    ("updatedAt", TIME, True),
 )
 
 _VERSIONS: Sequence[_Column] = (

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.isotime import epoch_ms, to_iso_ms
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import (
     DateRange,
     IncludeMessage,
@@ -28,7 +29,7 @@ from mastra_core.rules.paging import (
 from mastra_core.rules.snapshots import next_updated_at
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
-from mastra_jsonfile.capabilities import refused
+from mastra_jsonfile.capabilities import refuse, refused
 from mastra_jsonfile.file import Document, JsonFile, row_of
 
 __all__ = ("JsonFileMemory",)
@@ -239,6 +240,10 @@ class JsonFileMemory:
 
     # -- what was never promised --------------------------------------------------------------
 
+    def guarded(self, fence: FenceToken) -> MemoryStorage:
+        refuse("storage.guarded_writes")
+
+    raise_fence = refused(MemoryStorage.raise_fence, "storage.guarded_writes")
     update_thread = refused(MemoryStorage.update_thread, "memory.partial_thread_update")
     delete_messages = refused(MemoryStorage.delete_messages, "memory.delete_messages")
     list_messages_by_resource_id = refused(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from mastra_core.base.isotime import from_epoch_ms
 from mastra_core.base.pace import in_turns
 from mastra_core.base.unset import UNSET, Unset
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import (
     DateRange,
     IncludeMessage,
@@ -38,10 +40,12 @@ from mastra_core.rules.paging import (
 from mastra_core.rules.snapshots import next_updated_at
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Resource, Thread
-from mastra_sql.executor import Program, Rows, Step
+from mastra_sql.executor import Executor, Program, Rows, Step
 from mastra_sql.rows.codec import RowCodec
 from mastra_sql.rows.messages import MessageCodec
+from mastra_sql.statements.fences import FenceStatements
 from mastra_sql.statements.memory import MemoryStatements, MessageFilter, ThreadFilter
+from mastra_sql.storage.fences import GuardedExecutor
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
 
@@ -59,11 +63,25 @@ class SqlMemory:
 
     def __init__(self, host: SqlHost) -> None:
         self._host = host
-        self._run = host.run
+        self._run: Executor = host.run
+        self._fences = FenceStatements(host.dialect, host.tables)
         self._sql = MemoryStatements(host.dialect, host.tables)
         self._threads = RowCodec(Thread, host.tables.threads, host.dialect)
         self._resources = RowCodec(Resource, host.tables.resources, host.dialect)
         self._messages = MessageCodec(host.dialect)
+
+    # -- owners ----------------------------------------------------------------------------
+
+    def guarded(self, fence: FenceToken) -> SqlMemory:
+        view = copy(self)
+        view._run = self._guard(fence)  # noqa: SLF001 - its own
+        return view
+
+    async def raise_fence(self, fence: FenceToken) -> None:
+        await self._guard(fence).raise_fence()
+
+    def _guard(self, fence: FenceToken) -> GuardedExecutor:
+        return GuardedExecutor(host=self._host, statements=self._fences, fence=fence)
 
     # -- threads ---------------------------------------------------------------------------
 
@@ -582,7 +600,9 @@ class SqlMemory:
 
     async def dangerously_clear_all(self) -> None:
         tables = self._host.tables
-        statements = self._sql.clear(tables.messages, tables.threads, tables.resources)
+        statements = self._sql.clear(
+            tables.messages, tables.threads, tables.resources, tables.fences
+        )
 
         def program() -> Program[None]:
             yield [Step(statement) for statement in statements]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from mastra_conformance import Suite, several_processes
+from mastra_conformance import Suite, requires, several_processes
 from mastra_conformance.faults.notebook import Notebook
 from mastra_conformance.histories.thread_checker import Sent, check_thread, check_view
 from mastra_conformance.opening import Opener
@@ -86,6 +86,15 @@ _PAUSED: Final[Sequence[tuple[str, int]]] = (
     ("lease.release_lease:before", 1),
 )
 
+#: The same for a store that refuses writes of former owners: in the middle of a write, too.
+_PAUSED_IN_A_WRITE: Final[Sequence[tuple[str, int]]] = (
+    ("memory.raise_fence:before", 1),
+    ("memory.raise_fence:after", 1),
+    ("memory.save_messages:before", 1),
+    ("memory.save_messages:before", 2),
+    ("memory.save_messages:after", 1),
+)
+
 
 def _named(points: Sequence[tuple[str, int]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
@@ -142,12 +151,15 @@ class ThreadCrashSuite(Suite):
         self, opener: Opener, processes: Processes, notebook: Notebook, point: str, nth: int
     ) -> None:
         """Past its lease, until another has answered; then it goes on as if nothing happened."""
-        async with _witness(opener, notebook) as here:
-            said: list[Sent] = []
-            arguments: dict[str, Any] = {"point": point, "nth": nth, "stands": True}
-            async with processes.start(own, **arguments) as owner:
-                await _talk(owner, here, said)
-            await _all_is_well(here, said)
+        await _stands_still(opener, processes, notebook, point, nth)
+
+    @requires("storage.guarded_writes")
+    @_named(_PAUSED_IN_A_WRITE)
+    async def test_an_owner_stands_still_before_it_writes(
+        self, opener: Opener, processes: Processes, notebook: Notebook, point: str, nth: int
+    ) -> None:
+        """Behind its last look at the lease: the store refuses what comes too late."""
+        await _stands_still(opener, processes, notebook, point, nth)
 
     @pytest.mark.parametrize(
         ("point", "nth"),
@@ -184,6 +196,17 @@ class ThreadCrashSuite(Suite):
                 with pytest.raises(WorkerDiedError, match="code 77"):
                     await _talk(owner, here, said)
             await _all_is_well(here, said)
+
+
+async def _stands_still(
+    opener: Opener, processes: Processes, notebook: Notebook, point: str, nth: int
+) -> None:
+    async with _witness(opener, notebook) as here:
+        said: list[Sent] = []
+        arguments: dict[str, Any] = {"point": point, "nth": nth, "stands": True}
+        async with processes.start(own, **arguments) as owner:
+            await _talk(owner, here, said)
+        await _all_is_well(here, said)
 
 
 @asynccontextmanager
