@@ -20,6 +20,8 @@ class MigrationPlan:
     statements: tuple[str, ...] = ()
     #: Indexes that can't be, with the reason; the store works without them, but slower.
     skipped: tuple[str, ...] = ()
+    #: Is something missing that both systems have? Then there is nothing to read, either.
+    lacks_shared: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.statements)

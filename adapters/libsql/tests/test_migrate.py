@@ -199,6 +199,35 @@ async def test_without_permission_to_create_an_old_database_is_refused(
     assert [] == query("SELECT name FROM sqlite_master WHERE name LIKE 'mastra\\_py%' ESCAPE '\\'")
 
 
+async def test_a_database_of_node_can_be_looked_into_as_it_is(
+    node_path: Path, query: Query
+) -> None:
+    """``allow_unprepared``: all that both systems know is read, and nothing is created."""
+    objects = query("SELECT * FROM sqlite_master")
+
+    url = f"file:{node_path}"
+    async with LibSQLStorage(url, disable_init=True, allow_unprepared=True) as store:
+        [thread] = (await store.memory.list_threads()).threads
+        records = await store.notifications.list_notifications(thread.id)
+        suspended = await store.workflows.list_workflow_runs(
+            workflow_name="agentic-loop", status="suspended"
+        )
+
+    assert (4, 1) == (len(records), suspended.total)
+    assert objects == query("SELECT * FROM sqlite_master")
+
+
+@pytest.mark.parametrize("table", ["mastra_threads", "mastra_notifications"])
+async def test_a_database_without_a_shared_table_is_refused_also_for_looking(
+    node_path: Path, query: Query, table: str
+) -> None:
+    query(f"DROP TABLE {table}")
+
+    url = f"file:{node_path}"
+    with pytest.raises(StorageSchemaError, match="migrated first"):
+        await LibSQLStorage(url, disable_init=True, allow_unprepared=True).init()
+
+
 async def test_without_permission_to_create_a_ready_database_opens(path: Path) -> None:
     async with LibSQLStorage(f"file:{path}"):
         pass

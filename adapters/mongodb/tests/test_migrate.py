@@ -78,6 +78,21 @@ async def test_nodes_database_is_only_added_to(
     assert {"mpy_messages_thread", "mpy_messages_resource"} == after.keys() - before.keys()
 
 
+async def test_nodes_database_can_be_looked_into_as_it_is(
+    server: str, database: Database, node_data: None
+) -> None:
+    """``allow_unprepared``: read, and left as it is; an empty database is refused all the same."""
+    look = {"disable_init": True, "allow_unprepared": True}
+    before = sorted(await database.list_collection_names())
+
+    async with MongoStorage(server, database=database.name, **look) as store:
+        assert (await store.memory.list_threads()).total
+
+    assert before == sorted(await database.list_collection_names())
+    with pytest.raises(StorageSchemaError, match="migrated first"):
+        await MongoStorage(server, database=f"{database.name}_none", **look).init()
+
+
 async def test_a_newer_database_is_refused(server: str, database: Database) -> None:
     await database.mastra_py_schema.insert_one({"_id": "storage", "version": 99})
 

@@ -259,6 +259,27 @@ async def test_without_init_a_missing_table_is_an_error(url: str, query: Query) 
     assert set() == objects_of(query)
 
 
+async def test_without_init_a_database_that_lacks_only_what_is_ours_can_be_looked_into(
+    url: str, query: Query, context: AdapterContext
+) -> None:
+    """``allow_unprepared``, for what a peer made: read, and left as it is."""
+    async with PostgresStorage(url, context) as store:
+        await store.memory.save_thread(thread("t1"))
+    for table in ("mastra_py_schema", "mastra_py_notification_claims"):
+        query(f"DROP TABLE {table}")
+    query("DROP INDEX mpy_threads_resource_idx")
+    before = objects_of(query)
+
+    async with PostgresStorage(url, disable_init=True, allow_unprepared=True) as store:
+        assert 1 == (await store.memory.list_threads()).total
+        assert [] == await store.notifications.list_notifications("t1")
+    assert before == objects_of(query)
+
+    query("DROP TABLE mastra_notifications")
+    with pytest.raises(StorageSchemaError, match="has to be migrated first"):
+        await PostgresStorage(url, disable_init=True, allow_unprepared=True).init()
+
+
 async def test_without_init_a_complete_database_works(url: str, context: AdapterContext) -> None:
     async with PostgresStorage(url, context):
         pass

@@ -52,6 +52,16 @@ async def test_what_the_plan_says_is_what_has_to_be_done(
     await client.delete(f"{namespace}:mastra_py_schema")
 
 
+async def test_what_nobody_prepared_can_be_looked_into_as_it_is(
+    url: str, context: AdapterContext, client: Redis, namespace: str
+) -> None:
+    """``allow_unprepared``: no version of ours is written."""
+    async with RedisStorage(url, context, disable_init=True, allow_unprepared=True) as store:
+        assert 0 == (await store.memory.list_threads()).total
+
+    assert not await client.exists(f"{namespace}:mastra_py_schema")
+
+
 async def test_a_newer_database_is_refused(
     url: str, context: AdapterContext, client: Redis, namespace: str
 ) -> None:

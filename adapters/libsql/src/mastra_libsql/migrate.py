@@ -114,7 +114,10 @@ def plan_of(catalogue: _Catalogue, tables: Tables, prefix: str, facts: _Facts) -
         )
     statements: list[str] = []
     skipped: list[str] = []
-    for table in (*tables.shared(), *tables.own()):
+    for table in tables.shared():
+        statements += _table_changes(table, catalogue)
+    lacks_shared = bool(statements)
+    for table in tables.own():
         statements += _table_changes(table, catalogue)
     for index in indexes(tables, prefix):
         if index.name in catalogue.objects:
@@ -131,6 +134,7 @@ def plan_of(catalogue: _Catalogue, tables: Tables, prefix: str, facts: _Facts) -
         target_version=SCHEMA_VERSION,
         statements=tuple(statements),
         skipped=tuple(skipped),
+        lacks_shared=lacks_shared,
     )
 
 

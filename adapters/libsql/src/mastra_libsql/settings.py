@@ -115,6 +115,9 @@ class LibSQLSettings(LibSQLConnection):
     prefix: str = Field(default="", pattern=PREFIX)
     #: Never create or change anything; refuse to open what has to be migrated first.
     disable_init: bool = False
+    #: With ``disable_init``: open a database that lacks only what is ours alone, for those who
+    #: look into it; writing may fail there.
+    allow_unprepared: bool = False
     #: Larger snapshots are refused (snapshots.md G12).
     max_snapshot_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
 

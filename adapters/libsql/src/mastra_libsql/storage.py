@@ -77,6 +77,7 @@ class LibSQLStorage(SqlStorage[Client]):
             tables=build_tables(self._prefix),
             context=context,
             disable_init=settings.disable_init,
+            allow_unprepared=settings.allow_unprepared,
             max_snapshot_bytes=settings.max_snapshot_bytes,
         )
 

@@ -38,6 +38,9 @@ class MongoSettings(UrlSettings, BusOptions):
     prefix: str = Field(default="", pattern=r"^[A-Za-z_]?[A-Za-z0-9_]*$")
     #: Never create or change anything; refuse to open what has to be migrated first.
     disable_init: bool = False
+    #: With ``disable_init``: open a database that lacks only what is ours alone, for those who
+    #: look into it; writing may fail there.
+    allow_unprepared: bool = False
     #: How long one call may take altogether, retries by the driver included.
     request_timeout_ms: int = Field(default=30_000, ge=100, le=600_000)
     #: How long to look for a server, and to connect to it.

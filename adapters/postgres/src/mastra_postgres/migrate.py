@@ -86,7 +86,10 @@ def _plan(
     statements: list[str] = []
     if not catalogue.has_schema:
         statements.append(f"CREATE SCHEMA IF NOT EXISTS {quoted(_schema(tables))}")
-    for table in (*tables.shared(), *tables.own()):
+    for table in tables.shared():
+        statements += _table_changes(table, catalogue, method)
+    lacks_shared = bool(statements)
+    for table in tables.own():
         statements += _table_changes(table, catalogue, method)
     snapshots = tables.snapshots
     if method and snapshots.name in catalogue.columns:
@@ -108,6 +111,7 @@ def _plan(
         target_version=SCHEMA_VERSION,
         statements=tuple(statements),
         skipped=tuple(skipped),
+        lacks_shared=lacks_shared,
     )
 
 

@@ -92,6 +92,9 @@ class PostgresSettings(PostgresConnection):
     prefix: str = Field(default="", pattern=PREFIX)
     #: Never create or change anything; refuse to open what has to be migrated first.
     disable_init: bool = False
+    #: With ``disable_init``: open a database that lacks only what is ours alone, for those who
+    #: look into it; writing may fail there.
+    allow_unprepared: bool = False
     #: Zone of the naive time columns; the ``TZ`` of all Node processes on the database.
     naive_timezone: str = "UTC"
     #: How new snapshots are compressed, if this package may change tables.

@@ -87,6 +87,7 @@ class PostgresStorage(SqlStorage[PostgresClient]):
             tables=build_tables(self._prefix, schema=settings.schema_name, twins=True),
             context=context,
             disable_init=settings.disable_init,
+            allow_unprepared=settings.allow_unprepared,
             max_snapshot_bytes=settings.max_snapshot_bytes,
         )
 

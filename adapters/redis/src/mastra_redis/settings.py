@@ -83,6 +83,9 @@ class RedisSettings(ConnectionOptions):
     prefix: str = ""
     #: Write nothing when the store opens; refuse a server that has to be migrated first.
     disable_init: bool = False
+    #: With ``disable_init``: open a database that lacks only what is ours alone, for those who
+    #: look into it; writing may fail there.
+    allow_unprepared: bool = False
     #: Node processes may write, too, so what they wrote is looked for and indexed.
     mixed_fleet: bool = True
     #: Larger snapshots are refused (snapshots.md G12).

@@ -32,6 +32,7 @@ async def bring_up_to_date(
     disable_init: bool,
     error_id: str,
     change: Change | None = None,
+    allow_unprepared: bool = False,
 ) -> None:
     """
     Add what is missing; nothing is locked if nothing is.
@@ -43,12 +44,15 @@ async def bring_up_to_date(
         disable_init: Only look.
         error_id: The id of a refusal.
         change: Runs what changes the database, if not the executor as usual.
+        allow_unprepared: With ``disable_init``: what is ours alone may be missing.
 
     Raises:
         StorageSchemaError: Something is missing and ``disable_init`` is set.
     """
     plan = await read_program(executor, "init", lambda: migration(apply=False))
     if plan and disable_init:
+        if allow_unprepared and not plan.lacks_shared:
+            return
         raise not_migrated(where, plan.statements, error_id=error_id)
     if plan:
         await (change or executor.transact)("init", lambda: migration(apply=True))

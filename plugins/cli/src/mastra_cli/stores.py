@@ -93,6 +93,7 @@ def made_store(
     settings: Settings | None = None,
     in_memory: bool = False,
     migrates: bool = True,
+    only_reads: bool = False,
 ) -> tuple[Storage, AdapterUrl]:
     """
     The store of the command line, not opened, and its URL.
@@ -103,6 +104,7 @@ def made_store(
         in_memory: An empty database of the same adapter instead of a file that isn't there.
         migrates: May opening it create or change tables? Adapters that can't be told not to
             have none.
+        only_reads: With ``migrates=False``: open what a peer made and nobody prepared for us.
 
     Raises:
         MastraError: Nothing can be made of it; the message says why.
@@ -114,8 +116,9 @@ def made_store(
         target = parse_adapter_url(":memory:")
     offer = Registry(manager).adapter("storage", target)
     options = dict(settings.storage.options)
-    if not migrates and not target.is_volatile and _can_leave_alone(offer):
-        options["disable_init"] = True
+    if not migrates and not target.is_volatile:
+        wanted = {"disable_init": True, "allow_unprepared": only_reads}
+        options.update({name: wanted[name] for name in _known_settings(offer) & wanted.keys()})
     store: Storage = make_adapter(offer, target, AdapterContext(), options=options)
     return store, target
 
@@ -148,25 +151,29 @@ def made_roles(url: str | None, *, in_memory: bool = False) -> dict[Role, Any]:
     return found
 
 
-def _can_leave_alone(offer: Offer[AdapterSpec]) -> bool:
-    """Does the adapter have a setting that keeps it from touching tables?"""
+def _known_settings(offer: Offer[AdapterSpec]) -> frozenset[str]:
+    """What can be set for the adapter."""
     if offer.spec.settings is None:
-        return False
+        return frozenset()
     with driver_errors(offer):
         model = import_name(offer.spec.settings)
-    return "disable_init" in getattr(model, "model_fields", {})
+    return frozenset(getattr(model, "model_fields", {}))
 
 
 @asynccontextmanager
-async def opened_store(url: str | None) -> AsyncIterator[Storage]:
+async def opened_store(url: str | None, *, only_reads: bool = False) -> AsyncIterator[Storage]:
     """
-    The store for an ``async with`` block. Looking into a database must not change it: one
-    whose file isn't there, or that has to be migrated first, is refused.
+    The store for an ``async with`` block, on a database whose shape nobody changes.
+
+    Args:
+        url: From the command line; the settings are asked otherwise.
+        only_reads: Nothing will be written, so a database that a peer or an older version made
+            is opened as it is. One that has to be migrated is refused otherwise.
 
     Raises:
-        MastraError: It can't be opened; the message says why.
+        MastraError: It isn't there or can't be opened; the message says why.
     """
-    store, target = made_store(url, migrates=False)
+    store, target = made_store(url, migrates=False, only_reads=only_reads)
     refuse_absent_file(target)
     async with AsyncExitStack() as stack:
         try:
@@ -180,9 +187,11 @@ async def opened_store(url: str | None) -> AsyncIterator[Storage]:
 
 
 def _not_migrated(error: StorageSchemaError) -> StorageSchemaError:
+    count = error.details["statements"]
+    missing = "1 statement is" if count == 1 else f"{count} statements are"
     return StorageSchemaError(
-        f"This database has not been prepared for mastra-py yet: {error.details['statements']} "
-        "statements are missing. Commands that look into a database add nothing to it.",
+        f"This database has not been prepared for mastra-py yet: {missing} missing, and no "
+        "command but migrate adds anything to a database.",
         id=error.id,
         hint="'mastra-py migrate --dry-run' shows what is missing, 'mastra-py migrate' adds it.",
         details=error.details,

@@ -66,10 +66,10 @@ def test_the_url_may_come_from_the_environment(run: Any, seeded: Any, monkeypatc
         ("runs", "suspended"),
     ],
 )
-def test_looking_into_a_database_adds_nothing_to_it(
+def test_a_database_that_lacks_shared_tables_is_not_completed_by_looking(
     run: Any, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """One that others made is not migrated by the way; the hint says how to do it on purpose."""
+    """It is not migrated by the way; the hint says how to do it on purpose."""
     path = tmp_path / "foreign.db"
     with closing(sqlite3.connect(path)) as made:
         made.execute("CREATE TABLE mastra_threads (id TEXT, resourceId TEXT)")
@@ -82,3 +82,50 @@ def test_looking_into_a_database_adds_nothing_to_it(
     with closing(sqlite3.connect(path)) as looked:
         tables = [row[0] for row in looked.execute("SELECT name FROM sqlite_schema")]
     assert ["mastra_threads"] == tables
+
+
+NODE_FILE = (
+    Path(__file__).parents[4] / "adapters" / "libsql" / "tests" / "data" / "typescript_libsql.db"
+)
+
+
+def objects_of(path: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as looked:
+        return looked.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
+def test_a_database_of_the_typescript_system_can_be_looked_into_as_it_is(
+    run: Any, tmp_path: Path
+) -> None:
+    """Thread, messages, inbox and suspended run are listed, and nothing of ours is added."""
+    path = tmp_path / "node.db"
+    path.write_bytes(NODE_FILE.read_bytes())
+    before, url = objects_of(path), f"file:{path}"
+
+    threads = run("threads", "list", "--url", url, "--json").json
+    messages = run("threads", "messages", "--thread", "thread_456", "--url", url, "--json").json
+    records = run("inbox", "list", "--thread", "thread_456", "--url", url, "--json").json
+    runs = run("runs", "suspended", "--url", url, "--json").json
+
+    assert ["thread_456"] == [thread["id"] for thread in threads]
+    assert ["signal", "assistant", "signal", "assistant"] == [each["role"] for each in messages]
+    assert {"low": "pending", "medium": "delivered", "high": "pending", "urgent": "delivered"} == {
+        record["priority"]: record["status"] for record in records
+    }
+    assert (1, "deploy") == (runs["total"], runs["runs"][0]["toolCalls"][0]["toolName"])
+    assert before == objects_of(path)
+
+
+@pytest.mark.parametrize("command", ["read", "archive", "dismiss", "requeue"])
+def test_what_changes_an_inbox_wants_the_database_prepared(
+    run: Any, tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "node.db"
+    path.write_bytes(NODE_FILE.read_bytes())
+    before = objects_of(path)
+
+    ran = run("inbox", command, "n1", "--thread", "thread_456", "--url", f"file:{path}")
+
+    assert 1 == ran.code
+    assert "mastra-py migrate" in ran.err
+    assert before == objects_of(path)

@@ -158,8 +158,12 @@ class MongoStorage(OpenInBlocks):
         plan = await look(pool, self._component, self._names)
         if plan and not self.settings.disable_init:
             await apply_plan(pool, plan, self._component, self._names)
-        elif plan:
+        elif plan and not (self.settings.allow_unprepared and self._has_some(plan)):
             raise not_migrated(self._host.where, plan.statements, error_id=error_id("init"))
+
+    def _has_some(self, plan: MigrationPlan) -> bool:
+        """Whether there is anything to look at: a peer creates what it uses."""
+        return len(plan.collections) < len(self._component.collections)
 
     async def aclose(self) -> None:
         """Let the database go; every later call raises."""

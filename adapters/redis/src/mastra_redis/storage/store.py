@@ -170,6 +170,8 @@ class RedisStorage(OpenInBlocks):
     async def _migrate(self) -> None:
         found = await migrate.plan(self._host)
         if found and self.settings.disable_init:
+            if self.settings.allow_unprepared:
+                return
             raise not_migrated(self._host.where, found.statements, error_id=error_id("init"))
         if found:
             await migrate.migrate(self._host)

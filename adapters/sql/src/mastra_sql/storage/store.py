@@ -39,6 +39,7 @@ class SqlStorage(OpenInBlocks, Generic[C]):
         tables: Where everything is.
         context: Clock, ids, and what storage, pubsub and lease of one URL share.
         disable_init: Never create or change anything.
+        allow_unprepared: With it, open a database that lacks only what is ours alone.
         max_snapshot_bytes: The largest snapshot.
     """
 
@@ -53,10 +54,12 @@ class SqlStorage(OpenInBlocks, Generic[C]):
         context: AdapterContext,
         disable_init: bool,
         max_snapshot_bytes: int,
+        allow_unprepared: bool = False,
     ) -> None:
         self._context = context
         self._tables = tables
         self._disable_init = disable_init
+        self._allow_unprepared = allow_unprepared
         self._door: Door[C] = Door(where, error_id=self._error_id("open"))
         #: What is shared with other users of the database, while the store is open.
         self._opened: AsyncExitStack | None = None
@@ -157,6 +160,7 @@ class SqlStorage(OpenInBlocks, Generic[C]):
                     disable_init=self._disable_init,
                     error_id=self._error_id("init"),
                     change=self._change,
+                    allow_unprepared=self._allow_unprepared,
                 )
             except BaseException:
                 self._door.client = None

@@ -53,7 +53,7 @@ async def list_records(
     """List what is in the inbox, the newest change first."""
     _check_names("status", status, STATUSES)
     _check_names("priority", priority, PRIORITIES)
-    async with opened_store(url) as store:
+    async with opened_store(url, only_reads=True) as store:
         records = await store.notifications.list_notifications(
             thread,
             status=status or None,

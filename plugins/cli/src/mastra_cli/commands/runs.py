@@ -54,7 +54,7 @@ async def suspended(
     from mastra_cli.suspended import suspended_runs
 
     check_paging(limit, page)
-    async with opened_store(url) as store:
+    async with opened_store(url, only_reads=True) as store:
         found = await suspended_runs(
             store.workflows,
             agent_id=agent,
@@ -206,7 +206,7 @@ async def _no_application(run_id: str, url: str | None) -> Exception:
     """Whose run it is, so that the person knows what to name."""
     from mastra_cli.suspended import owner_of_run
 
-    async with opened_store(url) as store:
+    async with opened_store(url, only_reads=True) as store:
         owner = await owner_of_run(store.workflows, run_id)
     return wrong_usage(
         f"Run {run_id!r} belongs to agent {owner!r}, whose tools and model are in your code.",

@@ -39,7 +39,7 @@ async def list_threads(
 ) -> None:
     """List threads, the newest first."""
     check_paging(limit, page)
-    async with opened_store(url) as store:
+    async with opened_store(url, only_reads=True) as store:
         found = await store.memory.list_threads(
             resource_id=resource, page=page, per_page=limit, order_by=OrderBy(direction="DESC")
         )
@@ -72,7 +72,7 @@ async def messages(
     """Show the messages of a thread, the oldest first."""
     wanted = _one_of(thread_id, thread)
     check_paging(limit, page)
-    async with opened_store(url) as store:
+    async with opened_store(url, only_reads=True) as store:
         if await store.memory.get_thread_by_id(wanted) is None:
             raise ThreadNotFoundError(
                 f"There is no thread {wanted!r}.",
