@@ -9,9 +9,11 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from mastra_conformance.faults.proxy import Direction, Network
 from mastra_conformance.suites.pubsub.support import Recorder, make_event
 from mastra_core.errors import (
     FencedOutError,
@@ -84,6 +86,25 @@ async def test_parallel_creates_with_one_key_make_one_record(url: str) -> None:
         assert 16 == record.coalesced_count
 
 
+async def test_losing_again_and_again_is_worth_another_try(url: str) -> None:
+    """Without patience some lose: nothing of theirs is written, and the error says so."""
+    prefix = f"t{uuid.uuid4().hex[:8]}_"
+    async with LibSQLStorage(url, prefix=prefix, busy_timeout_ms=1) as store:
+        await store.memory.save_thread(thread(metadata={}))
+        ended = await asyncio.gather(
+            *(store.memory.update_thread("t", metadata={f"k{n}": n}) for n in range(12)),
+            return_exceptions=True,
+        )
+        stored = await store.memory.get_thread_by_id("t")
+
+    refused = [error for error in ended if isinstance(error, BaseException)]
+    assert refused
+    assert [] == [error for error in refused if not isinstance(error, StorageTimeoutError)]
+    assert all(error.retryable for error in refused if isinstance(error, StorageTimeoutError))
+    assert stored is not None
+    assert len(ended) - len(refused) == len(stored.metadata or {})
+
+
 async def test_one_of_many_resumes_wins(remote: LibSQLStorage) -> None:
     key = {"workflow_name": "agentic-loop", "run_id": "r"}
     await remote.workflows.persist_workflow_snapshot(
@@ -133,6 +154,18 @@ async def test_odd_text_survives_the_wire(remote: LibSQLStorage) -> None:
     assert odd == await remote.workflows.load_workflow_snapshot(workflow_name="w", run_id="r")
 
 
+async def test_an_answer_of_many_megabytes_arrives(remote: LibSQLStorage) -> None:
+    """It is larger than what the driver takes in one message when left alone."""
+    for number in range(6):
+        await remote.workflows.persist_workflow_snapshot(
+            workflow_name="w", run_id=f"r{number}", snapshot={"text": "x" * 900_000}
+        )
+
+    page = await remote.workflows.list_workflow_runs(workflow_name="w")
+
+    assert 6 == len(page.runs)
+
+
 async def test_a_lone_surrogate_in_a_text_column_breaks_no_connection(
     remote: LibSQLStorage,
 ) -> None:
@@ -155,6 +188,78 @@ async def test_cancelled_callers_leave_no_lock(remote: LibSQLStorage) -> None:
             await task
         async with asyncio.timeout(60):
             await remote.memory.save_thread(thread(metadata={"after": turns}))
+
+
+@pytest.fixture
+async def network(url: str) -> AsyncIterator[Network]:
+    """A way to the server that a test can break."""
+    way = Network("127.0.0.1", urlsplit(url).port or 0)
+    await way.open()
+    yield way
+    await way.close()
+
+
+@pytest.fixture
+async def far(url: str, network: Network) -> AsyncIterator[LibSQLStorage]:
+    """A store at the other end of it, with a thread in it."""
+    address = f"{url.partition('://')[0]}://127.0.0.1:{network.port}"
+    async with LibSQLStorage(address, prefix=f"t{uuid.uuid4().hex[:8]}_") as store:
+        await store.memory.save_thread(thread(metadata={}))
+        yield store
+
+
+async def test_a_read_outlives_its_connection(far: LibSQLStorage, network: Network) -> None:
+    """Whether it broke before or under way: reading again is harmless."""
+    for _ in range(3):
+        network.reset()
+        assert await far.memory.get_thread_by_id("t") is not None
+    network.cut_after(20, Direction.TO_SERVER)
+    assert await far.memory.get_thread_by_id("t") is not None
+
+
+async def test_a_write_that_nobody_answered_is_in_doubt(
+    far: LibSQLStorage, network: Network
+) -> None:
+    """It isn't sent again, and the caller is told not to do so blindly."""
+    network.lose_replies()
+    with pytest.raises(StorageConnectionError, match="carried out, or not") as caught:
+        await far.notifications.create_notification(
+            CreateNotification(thread_id="t", source="s", kind="k", summary="x")
+        )
+    await network.heal()
+
+    assert not caught.value.retryable
+    assert len(await far.notifications.list_notifications("t")) <= 1
+
+
+async def test_a_write_that_was_never_sent_may_be_repeated(
+    far: LibSQLStorage, network: Network
+) -> None:
+    network.cut()
+    with pytest.raises(StorageConnectionError):
+        # It may find a broken connection first, which says nothing about what was sent.
+        await far.memory.save_thread(thread(metadata={"n": 0}))
+    with pytest.raises(StorageConnectionError, match="can't be reached") as caught:
+        await far.memory.save_thread(thread(metadata={"n": 1}))
+
+    assert caught.value.retryable
+
+
+async def test_a_client_that_stops_in_the_middle_holds_nobody_up(
+    url: str, network: Network, far: LibSQLStorage
+) -> None:
+    """However far it came: what others write waits for no lock of a client that is gone."""
+    async with LibSQLStorage(url, prefix=far.settings.prefix, busy_timeout_ms=1) as near:
+        for count in range(50, 2000, 150):
+            enough = network.carried[Direction.TO_SERVER] + count
+            change = asyncio.create_task(far.memory.update_thread("t", metadata={"n": count}))
+            while not change.done() and network.carried[Direction.TO_SERVER] < enough:  # noqa: ASYNC110 - as exactly as can be
+                await asyncio.sleep(0)
+            network.blackhole()
+            await near.memory.save_thread(thread(metadata={"near": count}))
+            await network.heal()
+            await asyncio.wait([change])
+            assert not change.cancelled()
 
 
 async def test_a_server_that_is_not_there(unused_tcp_port: int) -> None:

@@ -17,7 +17,19 @@ from mastra_core.errors import (
     StorageTimeoutError,
 )
 
-__all__ = ("ClosedError", "error_id", "is_busy", "is_malformed_json", "storage_error")
+__all__ = (
+    "ClosedError",
+    "error_id",
+    "is_busy",
+    "is_lost_answer",
+    "is_malformed_json",
+    "storage_error",
+)
+
+#: Codes of the driver for a connection, or an answer, that makes no sense any more.
+_LOST: Final = frozenset(
+    {"HRANA_WEBSOCKET_ERROR", "CLIENT_CLOSED", "SERVER_ERROR", "HRANA_PROTO_ERROR"}
+)
 
 
 class ClosedError(Exception):
@@ -29,7 +41,9 @@ def error_id(operation: str) -> str:
     return f"MASTRA_STORAGE_LIBSQL_{operation.upper()}_FAILED"
 
 
-def storage_error(exc: BaseException, operation: str, where: str) -> BaseException:
+def storage_error(
+    exc: BaseException, operation: str, where: str, *, in_doubt: bool = False
+) -> BaseException:
     """
     What to raise for a driver's exception, its cause set already.
 
@@ -37,11 +51,12 @@ def storage_error(exc: BaseException, operation: str, where: str) -> BaseExcepti
         exc: What the driver raised; errors of ours are given back as they are.
         operation: Which call failed.
         where: File or server, for the sentence.
+        in_doubt: Nobody knows whether it was carried out, so repeating it may not be safe.
     """
     if isinstance(exc, MastraError) or not isinstance(exc, Exception):
         return exc
     place = redact_url(where)
-    fault = _fault(exc, operation, place)
+    fault = _doubtful(exc, operation, place) if in_doubt else _fault(exc, operation, place)
     fault.__cause__ = exc
     return fault
 
@@ -179,6 +194,32 @@ def _code(exc: Exception) -> str:
     return code if isinstance(code, str) else ""
 
 
+def is_lost_answer(exc: BaseException) -> bool:
+    """Whether the driver says that no answer came, or none that makes sense."""
+    if not isinstance(exc, Exception) or _is_refused_token(exc):
+        return False
+    return _code(exc) in _LOST
+
+
+def _is_refused_token(exc: Exception) -> bool:
+    text = str(exc)
+    return _code(exc).startswith("AUTH") or " 401 " in text or " 403 " in text
+
+
+def _doubtful(exc: Exception, operation: str, place: str) -> StorageError:
+    """The fault of a write that was sent and never answered."""
+    kind = StorageTimeoutError if isinstance(exc, TimeoutError) else StorageConnectionError
+    fault = kind(
+        f"{place} never answered {operation}, which was carried out, or not: "
+        f"{exc or type(exc).__name__}.",
+        id=error_id(operation),
+        hint="Read what is stored before you repeat the call.",
+        details={"operation": operation, "database": place},
+    )
+    fault.retryable = False
+    return fault
+
+
 def _remote_fault(exc: Exception, operation: str, place: str) -> StorageError:
     found = error_id(operation)
     code, text = _code(exc), str(exc)
@@ -187,16 +228,14 @@ def _remote_fault(exc: Exception, operation: str, place: str) -> StorageError:
         return StorageTimeoutError(
             f"{place} stayed locked by other writers during {operation}.", id=found, details=facts
         )
-    if code.startswith("AUTH") or " 401 " in text or " 403 " in text:
+    if _is_refused_token(exc):
         return StorageConnectionError(
             f"{place} refused the token during {operation}.",
             id=found,
             hint="Give a valid token: auth_token=…, or authToken=… in the URL.",
             details=facts,
         )
-    if code in {"HRANA_WEBSOCKET_ERROR", "CLIENT_CLOSED", "SERVER_ERROR", "HRANA_PROTO_ERROR"} or (
-        type(exc).__module__.startswith("aiohttp")
-    ):
+    if code in _LOST or type(exc).__module__.startswith("aiohttp"):
         return StorageConnectionError(
             f"{place} can't be reached for {operation}: {text or type(exc).__name__}.",
             id=found,

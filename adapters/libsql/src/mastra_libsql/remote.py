@@ -1,23 +1,35 @@
-"""A libSQL server: batches over HTTP, transactions over a WebSocket."""
+"""A libSQL server, over HTTP or a WebSocket.
+
+Either way every step is one batch. A WebSocket could carry a transaction in several
+messages, too, but it would hold the server's only write lock while they travel.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Final, TypeVar
 
 import aiohttp
 import libsql_client
 
-from mastra_core.errors import MastraError
-from mastra_libsql.errors import ClosedError, is_busy, is_malformed_json, storage_error
+from mastra_core.errors import MastraError, StorageTimeoutError
+from mastra_libsql.errors import (
+    ClosedError,
+    error_id,
+    is_busy,
+    is_lost_answer,
+    is_malformed_json,
+    storage_error,
+)
 from mastra_libsql.guards import Bound, guards
 from mastra_libsql.settings import LibSQLConnection, Target, TargetKind
+from mastra_libsql.web_socket import WebSocketClient
 from mastra_sql.executor import Executed, Observer, ProgramFactory, Rows, Step
 
-__all__ = ("HttpExecutor", "RemoteExecutor", "WebSocketExecutor", "remote_client")
+__all__ = ("RemoteExecutor", "WebSocketExecutor", "remote_client")
 
 T = TypeVar("T")
 
@@ -31,15 +43,35 @@ class _StaleReadError(Exception):
     """Somebody else wrote between the reads and the writes of a program."""
 
 
+class _Doubt:
+    """Whether a write was sent of which nobody knows if it was carried out."""
+
+    def __init__(self) -> None:
+        self.is_there = False
+
+    def __enter__(self) -> None:
+        self.is_there = True
+
+    def __exit__(self, _: object, exc: BaseException | None, __: object) -> None:
+        # An answer, if only a refusal, ends it; so does a server that wasn't even reached.
+        self.is_there = isinstance(exc, asyncio.CancelledError) or (
+            exc is not None and _is_lost(exc)
+        )
+
+
 def remote_client(target: Target, settings: LibSQLConnection) -> RemoteExecutor:
     """The executor for the protocol of the URL; not connected yet."""
     if target.kind is TargetKind.HTTP:
-        return HttpExecutor(target, settings)
+        return RemoteExecutor(target, settings)
     return WebSocketExecutor(target, settings)
 
 
-class RemoteExecutor(ABC):
-    """What both protocols have in common: limits, retries, errors."""
+class RemoteExecutor:
+    """
+    Runs statements at a server; programs are optimistic, see ``guards``.
+
+    This is all that HTTP needs.
+    """
 
     def __init__(self, target: Target, settings: LibSQLConnection) -> None:
         self.where: str = target.address
@@ -49,6 +81,7 @@ class RemoteExecutor(ABC):
         self._driver: libsql_client.Client | None = None
         # More than a few concurrent writers make a server spin instead of write.
         self._writers = asyncio.Semaphore(settings.max_remote_writers)
+        self._losers = asyncio.Lock()
         self._waiting = 0
         self._observer: Observer | None = None
         self._random = random.Random()  # noqa: S311 - jitter is no secret
@@ -59,26 +92,28 @@ class RemoteExecutor(ABC):
         return await self._guarded(operation, lambda: self._retried(lambda: self._read(steps)))
 
     async def write(self, operation: str, step: Step) -> Rows:
+        doubt = _Doubt()
+
         async def attempt() -> Rows:
-            [rows] = await self._send([step])
+            with doubt:
+                [rows] = await self._send([step])
             return rows
 
-        return await self._guarded(operation, lambda: self._writing(attempt))
+        return await self._guarded(operation, lambda: self._writing(attempt), doubt)
 
     async def transact(self, operation: str, program: ProgramFactory[T]) -> T:
+        doubt = _Doubt()
         return await self._guarded(
-            operation, lambda: self._writing(lambda: self._transaction(program))
+            operation, lambda: self._writing(lambda: self._transaction(program, doubt)), doubt
         )
-
-    @abstractmethod
-    async def _transaction(self, factory: ProgramFactory[T]) -> T:
-        """Run one program once; raises what makes another attempt worthwhile."""
 
     async def _read(self, steps: Sequence[Step]) -> list[Rows]:
         try:
             return await self._send(steps)
-        except (aiohttp.ServerDisconnectedError, ConnectionError):
-            # An idle connection that the server closed; reading again is harmless.
+        except Exception as exc:
+            if not _is_lost(exc):
+                raise
+            # The server closed it, perhaps while it was idle; reading again is harmless.
             return await self._send(steps)
 
     async def _send(self, steps: Sequence[Step]) -> list[Rows]:
@@ -103,16 +138,67 @@ class RemoteExecutor(ABC):
             self._observer(Executed(statement.name, statement.sql, len(rows), documents))
         return rows
 
+    # -- transactions ----------------------------------------------------------------------
+
+    async def _transaction(self, factory: ProgramFactory[T], doubt: _Doubt) -> T:
+        """Run one program once; raises what makes another attempt worthwhile."""
+        program = factory()
+        seen: list[tuple[Step, Rows]] = []
+        has_written = False
+        try:
+            steps = next(program)
+            while True:
+                if has_written:
+                    raise AssertionError("A program yields its writes once, at the end.")
+                has_written = any(step.statement.writes for step in steps)
+                if has_written:
+                    with doubt:
+                        results = await self._commit(seen, steps)
+                else:
+                    results = await self._send(steps)
+                    seen += zip(steps, results, strict=True)
+                steps = program.send(results)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+        finally:
+            program.close()
+
+    async def _commit(self, seen: Sequence[tuple[Step, Rows]], steps: Sequence[Step]) -> list[Rows]:
+        """All writes, if every read still holds."""
+        checks: list[Bound] = []
+        for step, rows in seen:
+            if step.statement.columns and not step.statement.volatile:
+                checks += guards(step, rows)
+        try:
+            results = await self._answer(self._opened().batch([*checks, *map(_sendable, steps)]))
+        except libsql_client.LibsqlError as exc:
+            if checks and is_malformed_json(exc):
+                raise _StaleReadError("Rows changed since they were read.") from exc
+            raise
+        written = results[len(checks) :]
+        return [self._rows(step, result) for step, result in zip(steps, written, strict=True)]
+
     # -- retries and errors ----------------------------------------------------------------
 
-    async def _guarded(self, operation: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _guarded(
+        self, operation: str, work: Callable[[], Awaitable[T]], doubt: _Doubt | None = None
+    ) -> T:
         """Bound the wait for an answer; let only errors of ours out."""
         try:
             return await work()
         except MastraError:
             raise
+        except _StaleReadError as exc:
+            raise StorageTimeoutError(
+                f"Other writers changed the rows of {operation} again and again; "
+                f"nothing of it was written to {self.where}.",
+                id=error_id(operation),
+                details={"operation": operation, "database": self.where},
+            ) from exc
         except Exception as exc:
-            raise storage_error(exc, operation, self.where) from exc
+            in_doubt = doubt is not None and doubt.is_there
+            raise storage_error(exc, operation, self.where, in_doubt=in_doubt) from exc
 
     async def _writing(self, attempt: Callable[[], Awaitable[T]]) -> T:
         self._waiting += 1
@@ -127,18 +213,23 @@ class RemoteExecutor(ABC):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience
         failures = 0
-        while True:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    return await attempt()
-            except Exception as exc:
-                if not (isinstance(exc, _StaleReadError) or is_busy(exc)):
-                    raise
-                if loop.time() >= deadline:
-                    raise
-            failures += 1
-            longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, _DOUBLINGS))
-            await asyncio.sleep(self._random.uniform(longest / 4, longest))
+        async with AsyncExitStack() as stack:
+            while True:
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        return await attempt()
+                except Exception as exc:
+                    if not (isinstance(exc, _StaleReadError) or is_busy(exc)):
+                        raise
+                    if loop.time() >= deadline:
+                        raise
+                    if failures == 0 and isinstance(exc, _StaleReadError):
+                        # One after the other: losers that race again make each other lose.
+                        await stack.enter_async_context(self._losers)
+                        deadline = loop.time() + self._patience
+                failures += 1
+                longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, _DOUBLINGS))
+                await asyncio.sleep(self._random.uniform(longest / 4, longest))
 
     # -- life ------------------------------------------------------------------------------
 
@@ -150,15 +241,16 @@ class RemoteExecutor(ABC):
             StorageError: It isn't there, or refuses the token.
         """
         token = self._target.auth_token
-        self._driver = libsql_client.create_client(
-            self.where, auth_token=token.get_secret_value() if token else None
-        )
+        self._driver = self._connect(token.get_secret_value() if token else None)
         try:
             async with asyncio.timeout(self._timeout):
                 await self._driver.execute("SELECT 1")
         except Exception as exc:
             await self.aclose()
             raise storage_error(exc, "open", self.where) from exc
+
+    def _connect(self, token: str | None) -> libsql_client.Client:
+        return libsql_client.create_client(self.where, auth_token=token)
 
     async def aclose(self) -> None:
         """Close the connection; idempotent."""
@@ -188,6 +280,15 @@ class RemoteExecutor(ABC):
         self._observer = observer
 
 
+def _is_lost(exc: BaseException) -> bool:
+    """Whether a connection broke that was there, perhaps after a request was sent."""
+    if isinstance(exc, aiohttp.ClientConnectorError | aiohttp.ClientResponseError):
+        return False
+    if isinstance(exc, ConnectionError | aiohttp.ClientError | aiohttp.WebSocketError):
+        return True
+    return is_lost_answer(exc)
+
+
 def _sendable(step: Step) -> Bound:
     """
     The statement for the driver; what would break the connection for everybody is refused.
@@ -201,87 +302,15 @@ def _sendable(step: Step) -> Bound:
     return step.statement.sql, step.values
 
 
-class HttpExecutor(RemoteExecutor):
-    """HTTP has no interactive transactions: programs are optimistic, see ``guards``."""
-
-    async def _transaction(self, factory: ProgramFactory[T]) -> T:
-        program = factory()
-        seen: list[tuple[Step, Rows]] = []
-        has_written = False
-        try:
-            steps = next(program)
-            while True:
-                if has_written:
-                    raise AssertionError("A program yields its writes once, at the end.")
-                has_written = any(step.statement.writes for step in steps)
-                if has_written:
-                    results = await self._commit(seen, steps)
-                else:
-                    results = await self._send(steps)
-                    seen += zip(steps, results, strict=True)
-                steps = program.send(results)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        finally:
-            program.close()
-
-    async def _commit(self, seen: Sequence[tuple[Step, Rows]], steps: Sequence[Step]) -> list[Rows]:
-        """All writes, if every read still holds."""
-        checks: list[Bound] = []
-        for step, rows in seen:
-            if step.statement.columns and not step.statement.volatile:
-                checks += guards(step, rows)
-        try:
-            results = await self._opened().batch([*checks, *map(_sendable, steps)])
-        except libsql_client.LibsqlError as exc:
-            if checks and is_malformed_json(exc):
-                raise _StaleReadError("Rows changed since they were read.") from exc
-            raise
-        written = results[len(checks) :]
-        return [self._rows(step, result) for step, result in zip(steps, written, strict=True)]
-
-
 class WebSocketExecutor(RemoteExecutor):
-    """A WebSocket carries interactive transactions."""
+    """The same over a connection that stays open and carries many calls at once."""
 
     def __init__(self, target: Target, settings: LibSQLConnection) -> None:
         super().__init__(target, settings)
         self._calls: set[asyncio.Future[Any]] = set()
 
-    async def _transaction(self, factory: ProgramFactory[T]) -> T:
-        program = factory()
-        transaction = self._opened().transaction()
-        try:
-            # The driver begins without the write lock, which may come too late for what was
-            # read; so begin again with it.
-            await self._in_one_go(transaction, [("COMMIT", ()), ("BEGIN IMMEDIATE", ())])
-            steps = next(program)
-            while True:
-                results = await self._in_one_go(transaction, [_sendable(step) for step in steps])
-                rows = [self._rows(step, got) for step, got in zip(steps, results, strict=True)]
-                steps = program.send(rows)
-        except StopIteration as finished:
-            await self._answer(transaction.commit())
-            result: T = finished.value
-            return result
-        finally:
-            program.close()
-            # Without a commit the server rolls back when the stream is closed.
-            transaction.close()
-
-    async def _in_one_go(
-        self, transaction: libsql_client.Transaction, bound: Sequence[Bound]
-    ) -> list[libsql_client.ResultSet]:
-        """Send statements without waiting for the answer of each; the first error counts."""
-        calls = [self._start(transaction.execute(sql, values)) for sql, values in bound]
-        answers = await asyncio.gather(*map(asyncio.shield, calls), return_exceptions=True)
-        results: list[libsql_client.ResultSet] = []
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            results.append(answer)
-        return results
+    def _connect(self, token: str | None) -> libsql_client.Client:
+        return WebSocketClient(self.where, token)
 
     async def _answer(self, call: Awaitable[T]) -> T:
         return await asyncio.shield(self._start(call))
