@@ -186,6 +186,9 @@ async def plugin_checks(
     """
     The checks that plugins bring along; one that raises is a failed check.
 
+    The application that they get has no bus and no leases but its own: to open others could
+    add their tables.
+
     Args:
         settings: Of the application that the checks get.
         manager: Knows the checks.
@@ -195,8 +198,10 @@ async def plugin_checks(
     offers = Registry(manager).doctor_checks()
     if not offers:
         return []
+    alone = {"pubsub": AdapterSection(), "lease": AdapterSection(url="memory:")}
     if not may_open:
-        settings = settings.model_copy(update={"storage": AdapterSection()})
+        alone["storage"] = AdapterSection()
+    settings = settings.model_copy(update=alone)
     from mastra_core.mastra import Mastra
     from mastra_core.plugins.making import load_factory
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,27 @@ def test_looking_changes_nothing(run: Any, tmp_path: Path) -> None:
     with sqlite3.connect(path) as database:
         assert [] == database.execute("SELECT name FROM sqlite_master").fetchall()
     database.close()
+
+
+def test_a_store_without_leases_gets_none_by_looking(run: Any, tmp_path: Path) -> None:
+    """Another adapter may keep them; checks of plugins get an application all the same."""
+    path = tmp_path / "store.db"
+    store, _ = made_store(f"file:{path}")
+
+    async def prepare() -> None:
+        async with store:
+            pass
+
+    asyncio.run(prepare())
+    with closing(sqlite3.connect(path)) as database:
+        before = database.execute("SELECT name FROM sqlite_master").fetchall()
+
+    checks = checks_of(run("doctor", "--url", f"file:{path}", "--json"))
+
+    assert "ok" == checks["storage"]["status"]
+    assert "local-model" in checks
+    with closing(sqlite3.connect(path)) as database:
+        assert before == database.execute("SELECT name FROM sqlite_master").fetchall()
 
 
 def test_people_see_a_table(run: Any, seeded: Any) -> None:
