@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,28 @@ def test_bus_and_leases_are_prepared_with_the_store(run: Any, tmp_path: Path) ->
     ran = run("migrate", "--url", url)
 
     assert "mastra_pubsub_events" in ran.out
-    assert "versions: storage 0 → 1, pubsub 0 → 1, lease" in ran.err
+    assert "versions: storage 0 → 1, pubsub 0 → 1, lease 0 → 1" in ran.err
     plan = run("migrate", "--url", url, "--json", "--dry-run").json
     assert {"storage", "pubsub", "lease"} == set(plan["parts"])
     assert {"foundVersion": 1, "targetVersion": 1} == plan["parts"]["pubsub"]
     assert "versions are storage 1, pubsub 1, lease 1" in run("migrate", "--url", url).err
+
+
+def test_a_bus_of_a_newer_version_leaves_the_store_alone(run: Any, tmp_path: Path) -> None:
+    """All parts are asked before any is changed."""
+    path = tmp_path / "new.db"
+    run("migrate", "--url", f"file:{path}")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE mastra_py_schema SET version = 999 WHERE component = 'bus'")
+        database.execute("DROP INDEX mpy_threads_resource_idx")
+        database.commit()
+
+    ran = run("migrate", "--url", f"file:{path}")
+
+    assert (1, True) == (ran.code, "999" in ran.err)
+    with closing(sqlite3.connect(path)) as database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+    assert "mpy_threads_resource_idx" not in names
 
 
 def test_a_newer_database_is_left_alone(run: Any, tmp_path: Path) -> None:

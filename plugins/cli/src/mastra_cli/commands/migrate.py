@@ -51,13 +51,14 @@ async def migrate(
     if sql:
         _print_sql("".join(part.export_ddl() for part in parts.values()), as_json=as_json)
         return
-    plans: dict[Role, MigrationPlan] = {}
-    for role, part in parts.items():
-        plans[role] = await part.plan_migration()
-        if not dry_run:
-            # Opening is what migrates: under a lock, all or nothing.
-            async with made[role]:
-                pass
+    # All before any, since parts have some tables in common.
+    plans: dict[Role, MigrationPlan] = {
+        role: await part.plan_migration() for role, part in parts.items()
+    }
+    for role in parts if not dry_run else ():
+        # Opening is what migrates: under a lock, all or nothing.
+        async with made[role]:
+            pass
     _print_plans(plans, applied=not dry_run, as_json=as_json)
 
 
@@ -69,7 +70,6 @@ def _print_sql(ddl: str, *, as_json: bool) -> None:
 
 
 def _print_plans(plans: Mapping[Role, MigrationPlan], *, applied: bool, as_json: bool) -> None:
-    # Parts have some tables in common.
     statements = list(dict.fromkeys(text for plan in plans.values() for text in plan.statements))
     skipped = list(dict.fromkeys(reason for plan in plans.values() for reason in plan.skipped))
     if as_json:
@@ -87,7 +87,8 @@ def _print_plans(plans: Mapping[Role, MigrationPlan], *, applied: bool, as_json:
         print_text(f"{statement.strip().rstrip(';')};")
     done = "Done" if applied else "Would be done"
     told = _each(plans, lambda plan: f"{plan.found_version} → {plan.target_version}")
-    say(f"{done}: {len(statements)} statements; versions: {told}.")
+    count = "1 statement" if len(statements) == 1 else f"{len(statements)} statements"
+    say(f"{done}: {count}; versions: {told}.")
 
 
 def _each(plans: Mapping[Role, MigrationPlan], tell: Callable[[MigrationPlan], str]) -> str:
