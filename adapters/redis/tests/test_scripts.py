@@ -20,7 +20,7 @@ from mastra_redis.settings import RedisSettings
 pytestmark = pytest.mark.anyio
 
 #: Files that other scripts include.
-PARTS = {"bus", "json", "leases", "memory", "merge", "runs", "times"}
+PARTS = {"bus", "fences", "json", "leases", "memory", "merge", "runs", "times"}
 
 
 @pytest.fixture

@@ -98,6 +98,7 @@ class Keys:
         # -- records that only we have
         self.notifications: bytes = p + raw(f"{tables.NOTIFICATIONS}:threadId:")
         self.sidecars: bytes = p + raw(f"{tables.NOTIFICATION_CLAIMS}:threadId:")
+        self.fences: bytes = p + raw(f"{tables.FENCES}:")
         self.states: bytes = p + raw(f"{tables.THREAD_STATE}:threadId:")
         self.tasks: bytes = p + raw(f"{tables.BACKGROUND_TASKS}:id:")
         self.schedules: bytes = p + raw(f"{tables.SCHEDULES}:id:")
@@ -131,6 +132,10 @@ class Keys:
     def resource(self, resource_id: str) -> bytes:
         """The record of a resource."""
         return self.resources + raw(resource_id)
+
+    def fence(self, lease_key: str) -> bytes:
+        """The newest fence that a guarded write carried."""
+        return self.fences + raw(lease_key)
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -177,6 +182,7 @@ class Keys:
             tables.WORKFLOW_SNAPSHOTS,
             tables.NOTIFICATIONS,
             tables.NOTIFICATION_CLAIMS,
+            tables.FENCES,
             tables.THREAD_STATE,
             tables.BACKGROUND_TASKS,
             tables.SCHEDULES,

@@ -33,6 +33,7 @@ NAMES: Final[tuple[str, ...]] = (
     "bus_settle",
     "cache_push",
     "commit",
+    "fence_raise",
     "inbox_due",
     "inbox_page",
     "inbox_scopes",

@@ -1,9 +1,15 @@
 --! include memory
+--! include fences
 -- Delete threads with their messages, and messages.
 --
 -- ARGV  [1] what all keys begin with, [2] the same of the index, [3] now, number of threads,
---       threads, ids of messages
--- Answer: how many threads and messages went
+--       threads, ids of messages, the fence, if KEYS[1] says where the newest is kept
+-- Answer: how many threads and messages went, or {a newer fence}
+local newest = newer_fence()
+if newest then
+  return {newest}
+end
+keep_fence()
 local now, threads = ARGV[3], tonumber(ARGV[4])
 local gone = 0
 for at = 5, 4 + threads do
@@ -17,7 +23,7 @@ for at = 5, 4 + threads do
   forget_thread(thread)
 end
 local touched = {}
-for at = 5 + threads, #ARGV do
+for at = 5 + threads, #ARGV - #KEYS do
   local thread = redis.call('GET', THREAD_OF .. ARGV[at])
   if thread then
     drop_message(thread, ARGV[at])

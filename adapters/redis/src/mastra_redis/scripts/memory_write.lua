@@ -1,4 +1,5 @@
 --! include memory
+--! include fences
 -- Write threads and messages, all or none.
 --
 -- ARGV  [1] what all keys begin with, [2] the same of the index, [3] now,
@@ -8,8 +9,13 @@
 --       number of messages, per message: thread, id, record up to its creation, creation, rest of
 --         the record, creation in ms, resource, wanted ('*' any, SHA-1), thread from before
 --       number of touched threads, per thread: id, '' or a key as above
+--       the fence, if KEYS[1] says where the newest is kept
 -- Answer: {1, creation of each thread, of each message} or
---         {0, 'thread' or 'message', number, what is there}
+--         {0, 'thread' or 'message', number, what is there} or {0, 'fence', a newer one}
+local newest = newer_fence()
+if newest then
+  return {0, 'fence', newest}
+end
 local now = ARGV[3]
 local at = 4
 local threads, messages = {}, {}
@@ -74,6 +80,7 @@ for number = 1, tonumber(ARGV[at]) do
 end
 at = at + 1 + #messages * 9
 
+keep_fence()
 local answer = {1}
 for _, thread in ipairs(threads) do
   index_thread(thread.id, thread.created, thread.updated, thread.resource)

@@ -7,11 +7,14 @@ message keys are kept as it keeps them. What it doesn't have are indexes beside 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Final
 
 from mastra_core.base.isotime import epoch_ms
 from mastra_core.base.unset import UNSET, Unset
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult
+from mastra_core.errors import FencedOutError
 from mastra_core.rules import pruning
 from mastra_core.rules.arguments import check_text
 from mastra_core.rules.snapshots import next_updated_at
@@ -36,6 +39,23 @@ class RedisMemory(ThreadStore, MessageStore):
         self._host = host
         self._keys = host.keys
         self.foreign: ForeignKeys = ForeignKeys(host, host.keys.threads, self._check_threads)
+
+    # -- owners --------------------------------------------------------------------------------
+
+    def guarded(self, fence: FenceToken) -> RedisMemory:
+        """The same records; what is written carries the fence, in the same script."""
+        view = copy(self)
+        view._fence = fence  # noqa: SLF001 - its own
+        return view
+
+    async def raise_fence(self, fence: FenceToken) -> None:
+        """Refuse writes with an older fence from now on."""
+        key, token = fence
+        newest = await self._host.script(
+            "raise_fence", "fence_raise", [self._keys.fence(key)], [token]
+        )
+        if newest is not None:
+            raise FencedOutError(key=key, fence=token, current=int(newest))
 
     # -- resources -----------------------------------------------------------------------------
 
@@ -186,5 +206,6 @@ class RedisMemory(ThreadStore, MessageStore):
                 keys.message_threads,
                 keys.prefix + b"thread:",
                 keys.memory,
+                keys.fences,
             ),
         )

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 from mastra_core.base import jsonjs
 from mastra_core.base.isotime import parse_iso, to_iso_ms
 from mastra_core.base.unset import UNSET, Unset
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage.memory import ClonedThread, OrderBy, ThreadPage
-from mastra_core.errors import StorageConflictError, StorageTimeoutError, ThreadNotFoundError
+from mastra_core.errors import (
+    FencedOutError,
+    StorageConflictError,
+    StorageTimeoutError,
+    ThreadNotFoundError,
+)
 from mastra_core.rules.arguments import check_text
 from mastra_core.rules.cloning import cloned_messages, cloned_thread, messages_to_clone
 from mastra_core.rules.metadata import check_metadata_filter, metadata_matches
@@ -42,6 +48,8 @@ class ThreadStore:
     _host: Host
     _keys: Keys
     foreign: ForeignKeys
+    #: What the writes carry; None for whoever owns nothing.
+    _fence: FenceToken | None = None
 
     async def save_thread(self, thread: Thread) -> Thread:
         """Upsert; an existing row keeps its ``created_at``."""
@@ -281,13 +289,27 @@ class ThreadStore:
             place, move = self._place(name)
             moves += move
             args += [name, place]
-        return await self._host.script(
+        keys, tokens = self._fence_words()
+        answer = await self._host.script(
             operation,
             "memory_write",
-            (),
-            [self._keys.prefix, self._keys.memory, *args],
+            keys,
+            [self._keys.prefix, self._keys.memory, *args, *tokens],
             moves=moves,
         )
+        if answer[0] == 0 and answer[1] == b"fence":
+            self._refuse(answer[2])
+        return answer
+
+    def _fence_words(self) -> tuple[list[Argument], list[Argument]]:
+        """The key and the last argument of a script that looks at the fence."""
+        if self._fence is None:
+            return [], []
+        return [self._keys.fence(self._fence[0])], [self._fence[1]]
+
+    def _refuse(self, newest: bytes) -> NoReturn:
+        key, token = self._fence or ("", 0)
+        raise FencedOutError(key=key, fence=token, current=int(newest))
 
     def _place(self, thread_id: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
         """Where a script puts a thread's record, and how it gets to its key."""
@@ -306,12 +328,18 @@ class ThreadStore:
     ) -> int:
         # A time before every stored one moves no thread on by more than a millisecond.
         now = to_iso_ms(self._host.clock.now()) if touches else ""
+        keys, tokens = self._fence_words()
         gone = await self._host.script(
             operation,
             "memory_delete",
-            (),
-            [self._keys.prefix, self._keys.memory, now, len(threads), *threads, *messages],
+            keys,
+            [
+                *(self._keys.prefix, self._keys.memory, now),
+                *(len(threads), *threads, *messages, *tokens),
+            ],
         )
+        if isinstance(gone, list):
+            self._refuse(gone[0])
         return int(gone)
 
     async def _check_threads(self, thread_ids: Sequence[bytes]) -> None:

@@ -28,8 +28,8 @@ __all__ = ("GuardedCrowdSuite", "GuardedProcessSuite", "GuardedWriteSuite")
 
 #: About what a server's clock in microseconds gives (L4).
 _TERM: Final = 1_764_000_000_000_000
-_STOPS: Final = 20
-_FENCES: Final = 201
+_STOPS: Final = 8
+_FENCES: Final = 81
 
 _Write = Callable[[MemoryStorage], Awaitable[object]]
 
