@@ -24,6 +24,9 @@ OPTION_PREFIX: Final = "mastra_"
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9.+_-]*):")
 _WINDOWS_PATH: Final = re.compile(r"[A-Za-z]:[\\/]")
+_AUTHORITY: Final = re.compile(r"//(?:[^/?#]*@)?([^/?#]*)")
+_PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
+_LAST_PORT: Final = 65_535
 _WEB_SCHEMES: Final = frozenset({"http", "https", "ws", "wss"})
 _KNOWN_SCHEMES: Final = frozenset(
     scheme for item in CATALOG for scheme in (*item.schemes, *item.aliases)
@@ -90,7 +93,8 @@ def parse_adapter_url(text: str, *, schemes: Collection[str] = ()) -> AdapterUrl
             stands there or in the catalogue is taken as a whole (``mongodb+srv``).
 
     Raises:
-        InvalidUrlError: It has no scheme, a web scheme, or an option twice.
+        InvalidUrlError: It has no scheme, a web scheme, an option twice, or a port that is
+            none.
     """
     if not isinstance(text, str) or not text.strip():
         raise InvalidUrlError(url=str(text), reason="it is empty")
@@ -108,6 +112,8 @@ def parse_adapter_url(text: str, *, schemes: Collection[str] = ()) -> AdapterUrl
         scheme, _, driver = scheme.partition("+")
     if scheme in _WEB_SCHEMES:
         raise _web_url(text, scheme)
+    if scheme in _KNOWN_SCHEMES and scheme_prefix(scheme).endswith("//"):
+        _check_ports(text, rest)
     return AdapterUrl(
         raw=text, scheme=scheme, driver=driver or None, rest=rest, options=MappingProxyType(options)
     )
@@ -128,6 +134,23 @@ def _web_url(text: str, scheme: str) -> InvalidUrlError:
         reason=f"'{scheme}://' doesn't say which adapter is meant, unlike '{meant}'",
         hint=f"For a libSQL server write {meant}…",
     )
+
+
+def _check_ports(text: str, rest: str) -> None:
+    """Drivers that get a wrong one say so late, and each in its own way."""
+    authority = _AUTHORITY.match(rest)
+    if authority is None:
+        return
+    for host in authority[1].split(","):
+        found = _PORT.fullmatch(host)
+        if found is None or int(found[1] or 0) > _LAST_PORT:
+            # An @ further on: what looks like a port may be the begin of a password.
+            is_odd = "@" in rest[authority.end() :]
+            raise InvalidUrlError(
+                url=f"{text.partition('//')[0]}//…" if is_odd else text,
+                reason=f"its port is no number up to {_LAST_PORT}",
+                hint="In a user name or password write @ : / ? # as %40 %3A %2F %3F %23.",
+            )
 
 
 def split_options(url: str) -> tuple[str, dict[str, str]]:

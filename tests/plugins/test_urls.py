@@ -68,6 +68,46 @@ def test_a_query_of_our_parameters_only_disappears() -> None:
     assert "file:x.db" == parse_adapter_url("file:x.db?mastra_prefix=a").driver_url
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://h:port/d",
+        "postgresql+psycopg://u:p@a:1,b:x/d",
+        "postgres://h:65536",
+        "redis://h:-1",
+        "rediss://u:p@[::1]:x/0",
+        "mongodb://a:27017,b:99999/d",
+        "mongodb://u:geheim/x@h/d",
+        "libsql+http://h:٣",
+        "libsql+ws://h:1:2",
+    ],
+)
+def test_a_port_that_is_none_is_refused(url: str) -> None:
+    """Before any driver is asked; never telling what may be part of a password."""
+    with pytest.raises(InvalidUrlError, match="port is no number up to 65535") as caught:
+        parse_adapter_url(url)
+
+    assert "geheim" not in f"{caught.value} {caught.value.details}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:///d?host=/run/postgresql",
+        "postgresql://%2Frun%2Fpostgresql/d",
+        "postgresql://a:1,b:,[::1]:5432,c/d?port=x",
+        "postgresql://u:p:w@h:0/d",
+        "mongodb://%2Ftmp%2Fmongodb-27017.sock/d",
+        "redis+unix:///run/redis:1.sock",
+        "redis://:p%40w@[fe80::1%25eth0]:65535/0",
+        "file://h:x/y.db",
+        "acme://h:x",
+    ],
+)
+def test_other_hosts_and_ports_are_left_to_the_driver(url: str) -> None:
+    assert url == parse_adapter_url(url, schemes={"acme"}).raw
+
+
 @pytest.mark.parametrize("scheme", ["http", "https", "ws", "wss", "HTTPS"])
 def test_web_schemes_are_refused_with_the_way_out(scheme: str) -> None:
     """As a selector they are ambiguous."""
