@@ -30,6 +30,7 @@ from mastra_core.errors import (
     TaskError,
     TaskTimeoutError,
     TripwireError,
+    reason_of,
 )
 from mastra_core.wire.chunks import Chunk
 from mastra_core.wire.tasks import BackgroundTask
@@ -178,7 +179,7 @@ async def _attempt(job: Job, around: JobSurroundings, span: Span) -> dict[str, A
             raise
         span.record_error(exc)
         return _failure(job, around, exc)
-    except (Exception, SystemExit) as exc:  # noqa: BLE001 - the door of the body: its task fails
+    except Exception as exc:  # noqa: BLE001 - the door of the body: its task fails
         span.record_error(exc)
         return _failure(job, around, exc)
     if suspended:
@@ -193,9 +194,21 @@ async def _attempt(job: Job, around: JobSurroundings, span: Span) -> dict[str, A
 async def _work(
     job: Job, execution: TaskExecution, suspended: list[Any], adopted: list[AdoptedWork]
 ) -> Any:
-    value = await job.executor(execution)
-    if adopted and not suspended:
-        value = await _adopted(adopted[-1])
+    """
+    What the body returns.
+
+    Raises:
+        TaskError: It raised what is no exception of a program; here it ends its task alone.
+        Exception: What it raises.
+    """
+    try:
+        value = await job.executor(execution)
+        if adopted and not suspended:
+            value = await _adopted(adopted[-1])
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:
+        raise TaskError(f"The task raised {type(exc).__name__}: {reason_of(exc)}") from exc
     # What can't be stored is a fault of the body, not the loss of its task.
     return sanitize_copy(value)
 
@@ -263,13 +276,17 @@ def _is_worth_it(error: BaseException, settings: BackgroundTaskSettings) -> bool
     if isinstance(error, (ForbiddenError, TripwireError)):
         return False
     wanted = settings.default_retries.retryable_errors
-    return wanted is None or bool(wanted(error))
+    try:
+        return wanted is None or bool(wanted(error))
+    except Exception:
+        logger.exception("retryable_errors failed")
+        return False
 
 
 def _text_of(error: BaseException) -> str:
     if isinstance(error, MastraError):
         return error.message
-    return str(error) or type(error).__name__
+    return reason_of(error)
 
 
 async def _again(job: Job, around: JobSurroundings) -> bool:

@@ -760,6 +760,45 @@ async def test_a_result_that_cannot_be_stored_fails_the_task(open_app: OpenApp) 
     assert not str(part["toolInvocation"].get("result")).startswith(PLACEHOLDER)
 
 
+class OdderError(BaseException):
+    """No ``Exception``, as nothing that a program means to raise."""
+
+
+class UnspeakableError(Exception):
+    """Doesn't even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (OdderError("odd"), "The task raised OdderError: odd"),
+        (SystemExit(3), "The task raised SystemExit: 3"),
+        (BaseExceptionGroup("all", [OdderError()]), "The task raised BaseExceptionGroup: all"),
+        (UnspeakableError(), "UnspeakableError"),
+    ],
+)
+async def test_whatever_a_body_raises_its_task_fails_and_says_so(
+    open_app: OpenApp, raised: BaseException, told: str
+) -> None:
+    """Nobody waits for it for ever, and nobody else fails with it."""
+    body = Body(raised)
+    body.gates.open("end")
+    agent = helper([tool_call("research", {})], [text("placed")], tools=[research(body)])
+    app = await open_app(agent)
+    output = await agent.stream("go", **THREAD, until_idle=True)
+    async with asyncio.timeout(30):
+        kinds = [chunk["type"] async for chunk in output.full_stream]
+
+    task = await only_task(app)
+    assert "failed" == task.status
+    assert task.error is not None
+    assert task.error["message"].startswith(told)
+    assert ("background-task-failed" in kinds, "finish") == (True, kinds[-1])
+
+
 async def test_a_parked_run_does_not_overwrite_what_came_meanwhile(open_app: OpenApp) -> None:
     """The snapshot holds the placeholder; the answered run goes on with the real result."""
     body = Body("leaves")
