@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
     from mastra_core.agent.memory import MemoryOptions
+    from mastra_core.agent.task_signals import TaskSignals
     from mastra_core.agent.tools import FunctionTool, tool
     from mastra_core.contracts.tool import ToolContext
     from mastra_core.mastra import Mastra
@@ -29,6 +30,7 @@ __all__ = (
     "MemoryOptions",
     "ModelOutput",
     "SignalProvider",
+    "TaskSignals",
     "ToolContext",
     "WebhookRequest",
     "WebhookResponse",
@@ -50,6 +52,7 @@ _HOMES = {
     "MemoryOptions": "mastra_core.agent.memory",
     "ModelOutput": "mastra_core.streaming.output",
     "SignalProvider": "mastra_core.threads.providers",
+    "TaskSignals": "mastra_core.agent.task_signals",
     "ToolContext": "mastra_core.contracts.tool",
     "WebhookRequest": "mastra_core.threads.providers",
     "WebhookResponse": "mastra_core.threads.providers",
