@@ -56,6 +56,7 @@ STORAGE_CAPABILITIES: Final = frozenset(
         "schedules.claim_fire",
         "storage.retention",
         "storage.migrations",
+        "storage.guarded_writes",
     }
 )
 """Everything that the contracts of the six domains offer, and migrations."""
