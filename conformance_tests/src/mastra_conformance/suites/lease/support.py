@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 
 from mastra_core.contracts.lease import LeaseEvent, LeaseProvider
 
@@ -16,6 +17,9 @@ Elapse = Callable[[int], Awaitable[None]]
 TTL_MS = 300
 #: How long a test waits for something that must happen.
 DEADLINE_S = 60
+
+_FIRST_TTL_MS = 60_000
+_FIRST_LOOK_S = 1.0
 
 
 def fence_of(grant: object) -> int:
@@ -47,13 +51,36 @@ class Watching:
                 self.events.append(event)
                 self._arrived.notify_all()
 
-    async def until(self, count: int) -> None:
+    async def begin(self, provider: LeaseProvider, key: str) -> None:
+        """
+        Let the watch of a free key begin: it tells what follows its first look, and nothing else.
+
+        That look takes as long as the way to the server.
+        """
+        for attempt in count():
+            owner = f"first-{attempt}"
+            await provider.acquire_lease(key, owner, _FIRST_TTL_MS)
+            has_begun = await self._hears("acquired", owner, within_s=_FIRST_LOOK_S)
+            await provider.release_lease(key, owner)
+            if has_begun:
+                break
+        assert await self._hears("released", owner, within_s=DEADLINE_S), self.kinds
+        self.events.clear()
+
+    async def until(self, number: int) -> None:
         """Wait for so many events that aren't renewals."""
+        has_come = await self._come(lambda: len(self.kinds) >= number, within_s=DEADLINE_S)
+        assert has_come, f"only {self.kinds!r}"
+
+    async def _hears(self, kind: str, owner: str, *, within_s: float) -> bool:
+        return await self._come(lambda: (kind, owner) in self.kinds, within_s=within_s)
+
+    async def _come(self, condition: Callable[[], bool], *, within_s: float) -> bool:
         try:
-            async with asyncio.timeout(DEADLINE_S), self._arrived:
-                await self._arrived.wait_for(lambda: len(self.kinds) >= count)
+            async with asyncio.timeout(within_s), self._arrived:
+                return await self._arrived.wait_for(condition)
         except TimeoutError:
-            raise AssertionError(f"only {self.kinds!r}") from None
+            return False
 
 
 @asynccontextmanager

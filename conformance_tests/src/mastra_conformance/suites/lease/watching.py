@@ -29,6 +29,7 @@ class WatchSuite(Suite):
     ) -> None:
         """Acquired, transferred, released, acquired, expired, retaken – each in time."""
         async with open_lease() as other, watching(other, "k") as seen:
+            await seen.begin(lease, "k")
             await lease.acquire_lease("k", "a", 60_000)
             await seen.until(1)
             await lease.transfer_lease("k", "a", "b", 60_000)
@@ -79,11 +80,11 @@ class WatchSuite(Suite):
         self, lease: LeaseProvider, elapse: Elapse
     ) -> None:
         """They look again before they report an expiry."""
-        await lease.acquire_lease("k", "a", 1_000)
+        await lease.acquire_lease("k", "a", 3_000)
         async with watching(lease, "k") as seen:
-            await elapse(700)
-            await lease.renew_lease("k", "a", 1_000)
-            await elapse(600)
+            await elapse(2_100)
+            await lease.renew_lease("k", "a", 3_000)
+            await elapse(1_800)
             await lease.release_lease("k", "a")
             await seen.until(1)
 
