@@ -12,6 +12,7 @@ __all__ = (
     "MAX_EVENT_BYTES",
     "PUBSUB_CAPABILITIES",
     "STORAGE_CAPABILITIES",
+    "WITHOUT_TRANSACTIONS",
 )
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
@@ -42,9 +43,13 @@ STORAGE_CAPABILITIES: Final = frozenset(
         "schedules.claim_fire",
         "storage.retention",
         "storage.migrations",
+        "storage.guarded_writes",
     }
 )
 """Everything that the contracts of the six domains offer, and migrations."""
+
+WITHOUT_TRANSACTIONS: Final = STORAGE_CAPABILITIES - {"storage.guarded_writes"}
+"""The same on a standalone server, which can't look at one document and write another at once."""
 
 PUBSUB_CAPABILITIES: Final = PubSubCapabilities(
     durable=True,

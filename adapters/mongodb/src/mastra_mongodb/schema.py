@@ -145,7 +145,7 @@ def storage_component(names: Names) -> Component:
         tables.SCHEDULES,
         tables.SCHEDULE_TRIGGERS,
     )
-    own = (tables.NOTIFICATION_CLAIMS, MUTEXES, tables.SCHEMA_VERSIONS)
+    own = (tables.NOTIFICATION_CLAIMS, tables.FENCES, MUTEXES, tables.SCHEMA_VERSIONS)
     return Component(
         name=STORAGE_COMPONENT,
         version=STORAGE_VERSION,
@@ -296,6 +296,13 @@ def _notification_indexes(names: Names) -> Iterator[Index]:
 
 
 def _other_indexes(names: Names) -> Iterator[Index]:
+    # Fences must outlive the terms of their owners, but not for ever (L4).
+    yield Index(
+        collection=names(tables.FENCES),
+        keys=(("seenAt", 1),),
+        name="mpy_fences_expiry",
+        expire_after_s=7 * 24 * 3_600,
+    )
     yield Index(
         collection=names(tables.THREAD_STATE), keys=(("threadId", 1), ("type", 1)), unique=True
     )

@@ -8,11 +8,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from bson.codec_options import CodecOptions
+from pymongo import ReturnDocument
 from pymongo.errors import PyMongoError
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
-from mastra_core.errors import StorageConflictError, StorageConnectionError
+from mastra_core.contracts.pubsub import FenceToken
+from mastra_core.errors import FencedOutError, StorageConflictError, StorageConnectionError
+from mastra_core.wire.tables import FENCES
 from mastra_mongodb.documents import ROWS
 from mastra_mongodb.errors import error_id, is_transient, storage_errors
 from mastra_mongodb.pool import Collection, MongoPool, Session
@@ -123,6 +126,41 @@ class Host:
             f"{operation} lost {_TRIES} races on {self.where} and gave up; nothing was written.",
             id=error_id(operation),
         )
+
+    async def raise_fence(self, fence: FenceToken, session: Session | None) -> None:
+        """
+        Remember the fence of a write, in its transaction or by itself.
+
+        Raises:
+            FencedOutError: A newer one of its key is known.
+        """
+        key, token = fence
+        stored = await self.collection(FENCES).find_one_and_update(
+            {"_id": key},
+            [{"$set": {"token": {"$max": ["$token", token]}, "seenAt": "$$NOW"}}],
+            upsert=True,
+            return_document=ReturnDocument.AFTER,
+            session=session,
+        )
+        newest = int((stored or {}).get("token", token))
+        if newest > token:
+            raise FencedOutError(key=key, fence=token, current=newest)
+
+    async def guarded(
+        self,
+        operation: str,
+        fence: FenceToken | None,
+        body: Callable[[Session | None], Awaitable[T]],
+    ) -> T:
+        """As ``together``; with a fence nothing is written unless it is the newest."""
+        if fence is None:
+            return await self.together(operation, body)
+
+        async def fenced(session: Session | None) -> T:
+            await self.raise_fence(fence, session)
+            return await body(session)
+
+        return await self.together(operation, fenced)
 
     async def once(self, body: Callable[[Session], Awaitable[T]]) -> T:
         """

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult
+from mastra_core.errors import CapabilityNotSupportedError
 from mastra_core.rules import pruning
-from mastra_core.wire.tables import MESSAGES, RESOURCES, THREADS
+from mastra_core.wire.tables import FENCES, MESSAGES, RESOURCES, THREADS
 from mastra_mongodb.pool import Document, Session
-from mastra_mongodb.storage.host import Host
+from mastra_mongodb.storage.host import STORE, Host
 from mastra_mongodb.storage.memory_messages import MessageStore
 from mastra_mongodb.storage.memory_resources import ResourceStore
 from mastra_mongodb.storage.memory_threads import ThreadStore
@@ -23,6 +26,27 @@ class MongoMemory(ThreadStore, MessageStore, ResourceStore):
 
     def __init__(self, host: Host) -> None:
         self._host = host
+
+    def guarded(self, fence: FenceToken) -> MongoMemory:
+        """The same documents; what is written carries the fence, in a transaction with it."""
+        self._check_transactions()
+        view = copy(self)
+        view._fence = fence  # noqa: SLF001 - its own
+        return view
+
+    async def raise_fence(self, fence: FenceToken) -> None:
+        """Refuse writes with an older fence from now on."""
+        self._check_transactions()
+        with self._host.errors("raise_fence"):
+            await self._host.raise_fence(fence, None)
+
+    def _check_transactions(self) -> None:
+        if not self._host.pool.is_replicated:
+            raise CapabilityNotSupportedError(
+                adapter=STORE,
+                capability="storage.guarded_writes",
+                hint="A standalone server has no transactions; make it a replica set of one.",
+            )
 
     async def prune(
         self, policies: Sequence[PrunePolicy], options: PruneOptions | None = None
@@ -66,3 +90,4 @@ class MongoMemory(ThreadStore, MessageStore, ResourceStore):
             await self._messages.delete_many({})
             await self._threads.delete_many({})
             await self._resources.delete_many({})
+            await self._host.collection(FENCES).delete_many({})

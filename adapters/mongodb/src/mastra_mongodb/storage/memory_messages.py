@@ -10,6 +10,7 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from mastra_core.base.isotime import from_epoch_ms
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import DateRange, IncludeMessage, MessagePage, OrderBy
 from mastra_core.rules import messages as rules
 from mastra_core.rules.arguments import check_thread_ids
@@ -41,6 +42,8 @@ class MessageStore:
     """The part of the memory domain that knows messages."""
 
     _host: Host
+    #: What the writes carry; None for whoever owns nothing.
+    _fence: FenceToken | None = None
 
     @property
     def _messages(self) -> Collection:
@@ -62,7 +65,7 @@ class MessageStore:
             return []
         documents = [message_document(message) for message in batch]
         with self._host.errors("save_messages"):
-            if len(batch) == 1:
+            if len(batch) == 1 and self._fence is None:
                 saved = [await self._save_one(batch[0], documents[0])]
                 await self._touch(rules.threads_touched(*saved), None, relaxed=True)
                 return saved
@@ -108,7 +111,7 @@ class MessageStore:
             return saved
 
         try:
-            return await self._host.together("save_messages", body)
+            return await self._host.guarded("save_messages", self._fence, body)
         except BulkWriteError as exc:
             if is_duplicate(exc):
                 await self._refuse_moves(batch, None)
@@ -152,7 +155,7 @@ class MessageStore:
             return list(after.values())
 
         with self._host.errors("update_messages"):
-            return await self._host.together("update_messages", body)
+            return await self._host.guarded("update_messages", self._fence, body)
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         """Delete by id; the threads involved get a new ``updated_at``."""
@@ -171,7 +174,7 @@ class MessageStore:
             await self._touch(touched, session)
 
         with self._host.errors("delete_messages"):
-            await self._host.together("delete_messages", body)
+            await self._host.guarded("delete_messages", self._fence, body)
 
     async def _touch(
         self, thread_ids: Iterable[str], session: Session | None, *, relaxed: bool = False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from mastra_core.base.unset import UNSET, Unset
+from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import OrderBy, ThreadPage
 from mastra_core.contracts.storage.memory import ClonedThread
 from mastra_core.errors import StorageConflictError, ThreadNotFoundError
@@ -28,6 +29,8 @@ from mastra_mongodb.storage.workflow_pipelines import later
 
 __all__ = ("ThreadStore",)
 
+T = TypeVar("T")
+
 _THREADS: Final = DocumentCodec(
     Thread, THREADS, json=("metadata",), times=("created_at", "updated_at")
 )
@@ -38,6 +41,8 @@ class ThreadStore:
     """The part of the memory domain that knows threads."""
 
     _host: Host
+    #: What the writes carry; None for whoever owns nothing.
+    _fence: FenceToken | None = None
 
     @property
     def _threads(self) -> Collection:
@@ -60,16 +65,26 @@ class ThreadStore:
             return await self._upsert_thread(thread.id, {"$setOnInsert": document})
 
     async def _upsert_thread(self, thread_id: str, update: Mapping[str, Any]) -> Thread:
-        async def attempt() -> Thread:
+        async def attempt(session: Session | None) -> Thread:
             try:
                 document = await self._threads.find_one_and_update(
-                    {"id": thread_id}, update, upsert=True, return_document=ReturnDocument.AFTER
+                    {"id": thread_id},
+                    update,
+                    upsert=True,
+                    return_document=ReturnDocument.AFTER,
+                    session=session,
                 )
             except DuplicateKeyError as exc:
                 raise LostRaceError from exc
             return _THREADS.model(document or {})
 
-        return await self._host.swap("save_thread", attempt)
+        return await self._swap("save_thread", attempt)
+
+    async def _swap(self, operation: str, attempt: Callable[[Session | None], Awaitable[T]]) -> T:
+        """One command, until it wins; with a fence in a transaction with it."""
+        if self._fence is None:
+            return await self._host.swap(operation, lambda: attempt(None))
+        return await self._host.guarded(operation, self._fence, attempt)
 
     async def get_thread_by_id(
         self, thread_id: str, *, resource_id: str | None = None
@@ -106,44 +121,48 @@ class ThreadStore:
             changes["metadata"] = {"$mergeObjects": [stored, {"$literal": given}]}
             # Metadata that is kept as text can be merged only here.
             wanted[f"metadata.{ODD}"] = {"$exists": False}
-        with self._host.errors("update_thread"):
+
+        def merged(thread: Thread) -> Thread:
+            known = {**(thread.metadata or {}), **metadata} if metadata is not UNSET else {}
+            more: dict[str, Any] = {"metadata": known}
+            if title is not UNSET and expected_title in (UNSET, thread.title):
+                more["title"] = title
+            return thread.replace(**more)
+
+        async def attempt(session: Session | None) -> Thread:
             document = None
             if given is None or ODD not in given:
                 document = await self._threads.find_one_and_update(
-                    wanted, [{"$set": changes}], return_document=ReturnDocument.AFTER
+                    wanted,
+                    [{"$set": changes}],
+                    return_document=ReturnDocument.AFTER,
+                    session=session,
                 )
             if document is not None:
                 return _THREADS.model(document)
             if given is None:
                 raise ThreadNotFoundError(thread_id=thread_id)
+            return await self._rewrite_thread(thread_id, merged, session)
 
-            def merged(thread: Thread) -> Thread:
-                known = {**(thread.metadata or {}), **metadata} if metadata is not UNSET else {}
-                more: dict[str, Any] = {"metadata": known}
-                if title is not UNSET and expected_title in (UNSET, thread.title):
-                    more["title"] = title
-                return thread.replace(**more)
+        with self._host.errors("update_thread"):
+            return await self._swap("update_thread", attempt)
 
-            return await self._rewrite_thread(thread_id, merged)
-
-    async def _rewrite_thread(self, thread_id: str, change: Any) -> Thread:
+    async def _rewrite_thread(
+        self, thread_id: str, change: Callable[[Thread], Thread], session: Session | None
+    ) -> Thread:
         """Read, change, and write if nobody else wrote."""
-
-        async def attempt() -> Thread:
-            document = await self._threads.find_one({"id": thread_id})
-            if document is None:
-                raise ThreadNotFoundError(thread_id=thread_id)
-            observed = {"_id": document["_id"], "updatedAt": document["updatedAt"]}
-            before = _THREADS.model(document)
-            after: Thread = change(before)
-            after = after.replace(updated_at=next_updated_at(self._host.now(), before.updated_at))
-            members = _THREADS.document(after)
-            result = await self._threads.update_one(observed, {"$set": members})
-            if not result.matched_count:
-                raise LostRaceError
-            return after
-
-        return await self._host.swap("update_thread", attempt)
+        document = await self._threads.find_one({"id": thread_id}, session=session)
+        if document is None:
+            raise ThreadNotFoundError(thread_id=thread_id)
+        observed = {"_id": document["_id"], "updatedAt": document["updatedAt"]}
+        before = _THREADS.model(document)
+        after = change(before)
+        after = after.replace(updated_at=next_updated_at(self._host.now(), before.updated_at))
+        members = _THREADS.document(after)
+        result = await self._threads.update_one(observed, {"$set": members}, session=session)
+        if not result.matched_count:
+            raise LostRaceError
+        return after
 
     async def update_thread_resource_id(self, thread_id: str, resource_id: str) -> Thread:
         """The thread and all its messages."""
@@ -184,7 +203,7 @@ class ThreadStore:
             await self._threads.delete_one({"id": thread_id}, session=session)
 
         with self._host.errors("delete_thread"):
-            await self._host.together("delete_thread", body)
+            await self._host.guarded("delete_thread", self._fence, body)
 
     async def list_threads(
         self,

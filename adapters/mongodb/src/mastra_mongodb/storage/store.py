@@ -14,7 +14,7 @@ from mastra_core.base.redact import redact_url
 from mastra_core.contracts.storage.health import StoreHealth
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.rules.migrations import not_migrated
-from mastra_mongodb.capabilities import STORAGE_CAPABILITIES
+from mastra_mongodb.capabilities import STORAGE_CAPABILITIES, WITHOUT_TRANSACTIONS
 from mastra_mongodb.errors import error_id, storage_errors
 from mastra_mongodb.health import look_at
 from mastra_mongodb.migrate import MigrationPlan, apply_plan, look, plan_of_nothing
@@ -148,6 +148,8 @@ class MongoStorage(OpenInBlocks):
                     pool = await stack.enter_async_context(self._shared_pool())
                     await self._migrate(pool)
                     self._host.attach(pool)
+                    if not pool.is_replicated:
+                        self.capabilities = WITHOUT_TRANSACTIONS
                     self._opened = stack.pop_all()
 
     def _shared_pool(self) -> AbstractAsyncContextManager[MongoPool]:

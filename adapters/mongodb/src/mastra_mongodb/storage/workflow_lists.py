@@ -41,6 +41,7 @@ _NEWEST: Final = {"createdAt": -1, "run_id": -1}
 _STATE: Final = STATE_PATH.split(".")
 #: Members of a suspended document that listing doesn't need; most of its bytes are here.
 _HEAVY: Final = (
+    "_id",
     STATE_PATH,
     "snapshot.context.executionWorkflow.payload",
     "snapshot.context.input.messageListState",

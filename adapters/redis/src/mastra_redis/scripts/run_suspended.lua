@@ -6,7 +6,8 @@
 --       [4] highest creation, [5] offset, [6] number of runs (-1: all), [7] creation and
 --       [8] beginning of the member that the page comes after ('' none),
 --       then sorted sets without what they begin with
--- Answer: total, then per run: member, what is known of it, projection ('' if it is stale)
+-- Answer: total, then per run: member, the first lines of what is known of it, projection ('' if
+--         it is stale)
 local low, high, offset, count = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local after, behind = ARGV[7], ARGV[8]
 local total = 0
@@ -42,10 +43,12 @@ for at = offset + 1, last do
   local member = found[at][2]
   local run, name = string.match(member, '^(.-)%z\1(.-)%z\1$')
   local key = string.gsub(name, '%z\255', '\0') .. ':run_id:' .. string.gsub(run, '%z\255', '\0')
-  local text = redis.call('HGET', ROWS, key) or ''
+  local text = redis.call('HGET', ROWS, key)
+  local row = text and lines(text)
   answer[#answer + 1] = member
-  answer[#answer + 1] = text
-  local fresh = text ~= '' and is_fresh(key, lines(text))
+  -- What follows are the orders in which it stands: nobody else's affair.
+  answer[#answer + 1] = row and table.concat(row, '\n', 1, 5) or ''
+  local fresh = row and is_fresh(key, row)
   answer[#answer + 1] = fresh and redis.call('HGET', SUSPENDED, key) or ''
 end
 return answer

@@ -180,17 +180,17 @@ class GuardedWriteSuite(Suite):
             with pytest.raises(FencedOutError):
                 await store.memory.raise_fence((KEY, _TERM + number - 1))
 
-    async def test_fences_outlive_the_handle(self, open_store: OpenStore) -> None:
+    async def test_fences_outlive_the_handle(self, store: Storage, open_store: OpenStore) -> None:
         """They are in the store, not in the process."""
-        async with open_store() as one:
-            await _prepare(one)
-            async with open_store() as two:
-                await one.memory.guarded((KEY, _TERM)).save_messages([message("m2")])
-                with pytest.raises(FencedOutError):
-                    await two.memory.guarded((KEY, _TERM - 1)).save_messages([message("m3")])
-                await two.memory.raise_fence((KEY, _TERM + 1))
-                with pytest.raises(FencedOutError):
-                    await one.memory.guarded((KEY, _TERM)).save_messages([message("m3")])
+        await _prepare(store)
+        mine = store.memory.guarded((KEY, _TERM))
+        await mine.save_messages([message("m2")])
+        async with open_store() as other:
+            with pytest.raises(FencedOutError):
+                await other.memory.guarded((KEY, _TERM - 1)).save_messages([message("m3")])
+            await other.memory.raise_fence((KEY, _TERM + 1))
+        with pytest.raises(FencedOutError):
+            await mine.save_messages([message("m3")])
 
     async def test_faults_of_a_write_are_told_as_ever(self, store: Storage) -> None:
         """A fence changes nothing about what can't be written."""
@@ -224,6 +224,7 @@ class GuardedCrowdSuite(Suite):
         rng: random.Random,
     ) -> None:
         """However their writes overlap, none is accepted behind one of a newer owner (S6)."""
+        await store.memory.raise_fence((KEY, 0))
         await store.memory.save_thread(thread())
         fences = rng.sample(range(1, _FENCES), _FENCES - 1)
         told = await in_crowd(
@@ -250,6 +251,7 @@ class GuardedProcessSuite(Suite):
         self, processes: Processes, store: Storage
     ) -> None:
         """Each time another one takes over while it stands still; no writes are mixed (S6)."""
+        await store.memory.raise_fence((KEY, 0))
         await store.memory.save_thread(thread())
         refused = 0
         async with processes.start(write_after_a_stop) as worker:
