@@ -26,6 +26,7 @@ from mastra_core.wire.messages import Message
 from mastra_core.wire.notifications import CreateNotification
 from mastra_core.wire.threads import Thread
 from mastra_postgres import PostgresStorage
+from mastra_postgres.channel import Channel, Command, Segment
 from mastra_postgres.connect import check_server
 from mastra_sql.executor import Step
 from mastra_sql.statement import plain
@@ -145,6 +146,31 @@ async def test_others_on_the_same_connection_hear_nothing_of_a_timeout(
 
     assert isinstance(results[0], StorageTimeoutError)
     assert [None] * 20 == results[1:]
+
+
+async def test_a_call_after_one_with_more_time_has_its_own_deadline(url: str) -> None:
+    """A migration may take an hour; what uses its connection afterwards may not."""
+    loop = asyncio.get_running_loop()
+    overdue: asyncio.Queue[Channel] = asyncio.Queue()
+    channel = Channel(
+        await psycopg.AsyncConnection.connect(url, autocommit=True),
+        prepares=lambda: False,
+        on_drained=lambda _: None,
+        on_overdue=overdue.put_nowait,
+    )
+
+    def send(sql: bytes, seconds: float) -> asyncio.Future[Any]:
+        future = loop.create_future()
+        channel.send(Segment([Command(sql)], future, loop.time() + seconds))
+        return future
+
+    await send(b"SELECT 1", 3_600)
+    late = send(b"SELECT pg_sleep(600)", 0.05)
+    async with asyncio.timeout(60):
+        await (await overdue.get()).cancel()
+        with pytest.raises(TimeoutError, match="told to stop"):
+            await late
+    channel.lose(ConnectionError("The test is over."))
 
 
 async def test_a_read_never_waits_behind_a_write_that_waits(

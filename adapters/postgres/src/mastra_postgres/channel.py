@@ -221,8 +221,7 @@ class Channel:
         except psycopg.OperationalError as exc:
             self.lose(exc)
             return
-        if self._timer is None:
-            self._timer = self._loop.call_at(segment.deadline, self._on_deadline)
+        self._watch(segment.deadline)
 
     def _send_commands(self, segment: Segment) -> None:
         pgconn = self._pgconn
@@ -313,6 +312,14 @@ class Channel:
 
     # -- deadlines -------------------------------------------------------------------------
 
+    def _watch(self, deadline: float) -> None:
+        """Look then at the latest; what was sent before may have had more time."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._on_deadline)
+
     def _on_deadline(self) -> None:
         self._timer = None
         if not self._flights:
@@ -320,7 +327,9 @@ class Channel:
         oldest = self._flights[0]
         now = self._loop.time()
         if oldest.deadline > now:
-            self._timer = self._loop.call_at(oldest.deadline, self._on_deadline)
+            # Those behind it may have less time.
+            at = min(oldest.deadline, now + _GRACE)
+            self._timer = self._loop.call_at(at, self._on_deadline)
         elif oldest.expired:
             self.lose(TimeoutError("The server doesn't answer any more."))
         else:
