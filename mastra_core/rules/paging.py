@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Final, Literal
 
-from mastra_core.base.isotime import epoch_ms
+from mastra_core.base.isotime import epoch_ms, truncate_ms
 from mastra_core.contracts.storage.memory import DateRange, OrderBy
 from mastra_core.errors import StorageArgumentError, shown
 from mastra_core.rules.arguments import MAX_COUNT, check_choice, moment
@@ -26,6 +26,8 @@ __all__ = (
 
 PerPage = int | Literal[False]
 """Rows on a page; False for all."""
+
+_LAST_MS: Final = epoch_ms(truncate_ms(datetime.max.replace(tzinfo=UTC)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,10 @@ def bounds_ms(date_range: DateRange | None) -> tuple[int | None, int | None]:
         low = _first_ms(date_range.start, "start", exclusive=date_range.start_exclusive)
     if date_range.end is not None:
         high = _first_ms(date_range.end, "end", exclusive=not date_range.end_exclusive)
-    return low, high
+    if low is not None and low > _LAST_MS:
+        return _LAST_MS, _LAST_MS  # holds nothing
+    # Behind the last of all times there is no other one that could be written.
+    return low, None if high is not None and high > _LAST_MS else high
 
 
 def _first_ms(bound: datetime, name: str, *, exclusive: bool) -> int:

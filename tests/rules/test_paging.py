@@ -17,6 +17,7 @@ __all__ = ()
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 T0_MS = 1_767_225_600_000
+LAST_MS = 253_402_300_799_999
 
 
 def page(number: Any, per_page: Any) -> paging.Page:
@@ -96,6 +97,8 @@ def test_nothing_more_once_included_rows_complete_the_matches() -> None:
         (None, (None, None)),
         (DateRange(), (None, None)),
         (DateRange(start=T0, end=T0), (T0_MS, T0_MS + 1)),
+        (DateRange(end=datetime.max.replace(tzinfo=UTC)), (None, None)),
+        (DateRange(start=datetime.max.replace(tzinfo=UTC), end=T0), (LAST_MS, LAST_MS)),
         (
             DateRange(start=T0, end=T0, start_exclusive=True, end_exclusive=True),
             (T0_MS + 1, T0_MS),

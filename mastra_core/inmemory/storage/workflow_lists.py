@@ -119,7 +119,9 @@ class RunLists:
         """The row; without a name the newest with that run id."""
         await self._pace.turn()
         names = (
-            [workflow_name] if workflow_name else sorted(self._tables.names_of_run.get(run_id, ()))
+            sorted(self._tables.names_of_run.get(run_id, ()))
+            if workflow_name is None
+            else [workflow_name]
         )
         rows = [row for name in names if (row := self._tables.rows.get((name, run_id)))]
         newest = max(rows, key=lambda row: row.run_key, default=None)

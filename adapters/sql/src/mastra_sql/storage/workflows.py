@@ -347,6 +347,7 @@ class SqlWorkflows:
         return SuspendedRunPage(rows=runs, total=_total(counts, len(runs)))
 
     async def list_corrupt_runs(self, *, limit: int = 100) -> list[WorkflowRun]:
+        check_limit(limit)
         [rows] = await self._run.read(
             "list_corrupt_runs", Step.of(self._sql.corrupt(), {"limit": limit})
         )

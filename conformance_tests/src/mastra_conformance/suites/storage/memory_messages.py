@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -35,6 +35,9 @@ __all__ = (
 )
 
 NEWEST_FIRST = OrderBy(field="createdAt", direction="DESC")
+
+#: What somebody writes who wants no bound.
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def ids(page: MessagePage | Sequence[Message]) -> list[str]:
@@ -415,6 +418,8 @@ class MessageSuite(Suite):
             (DateRange(end=at(2), end_exclusive=True), ["m0", "m1"]),
             (DateRange(start=at(1), end=at(3)), ["m1", "m2", "m3"]),
             (DateRange(start=at(3), end=at(1)), []),
+            (DateRange(start=_FIRST, end=_LAST), ["m0", "m1", "m2", "m3", "m4"]),
+            (DateRange(start=_LAST, start_exclusive=True), []),
             (DateRange(start=at(2) + timedelta(microseconds=1)), ["m3", "m4"]),
             (DateRange(end=at(2) + timedelta(microseconds=1), end_exclusive=True),
              ["m0", "m1", "m2"]),

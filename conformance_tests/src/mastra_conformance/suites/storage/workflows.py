@@ -647,6 +647,7 @@ class SnapshotSuite(Suite):
         assert await name_of(run_id="run1") == "new"
         assert await name_of(run_id="run1", workflow_name="old") == "old"
         assert await name_of(run_id="run1", workflow_name="other") is None
+        assert await name_of(run_id="run1", workflow_name="") is None
         assert await name_of(run_id="") is None
 
     @case("snapshots", 35)
@@ -667,6 +668,23 @@ class SnapshotSuite(Suite):
         await persist(store)
 
         assert await store.workflows.list_corrupt_runs() == []
+
+    @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+    async def test_a_limit_below_one_is_an_error(self, store: Storage, limit: Any) -> None:
+        """Never all rows, and never none of them."""
+        with pytest.raises(StorageArgumentError, match="limit"):
+            await store.workflows.list_corrupt_runs(limit=limit)
+        with pytest.raises(StorageArgumentError, match="limit"):
+            await store.workflows.recover_expired_claims(workflow_names=["agent"], limit=limit)
+
+    async def test_bounds_may_be_the_first_and_the_last_of_all_times(self, store: Storage) -> None:
+        """What somebody writes who wants no bound."""
+        await persist(store)
+        first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+        assert 1 == (await store.workflows.list_workflow_runs(from_date=first, to_date=last)).total
+        assert 0 == (await store.workflows.list_workflow_runs(from_date=last)).total
+        assert 0 == (await store.workflows.list_workflow_runs(to_date=first)).total
 
     # -- retention ------------------------------------------------------------------------------
 
