@@ -32,6 +32,7 @@ from mastra_core.contracts.model import Model
 from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.signal_sink import SignalSink
 from mastra_core.contracts.storage import Storage
+from mastra_core.contracts.tool import Tool
 from mastra_core.errors import CapabilityNotSupportedError, ConfigError, ModelNotFoundError
 from mastra_core.notifications import (
     NOTIFICATION_DISPATCH_SCHEDULE_ROW_ID,
@@ -248,6 +249,10 @@ class Mastra:
             ConfigError: A processor is named that nobody offers.
         """
         return self._processors.runner_for(agent, request_context, choices)
+
+    def tools_for(self, agent: Agent, request_context: Mapping[str, Any]) -> Sequence[Tool]:
+        """The tools that plugins add to this agent; its own win over those of equal names."""
+        return self.registry.agent_tools(agent=agent, request_context=request_context)
 
     def processor_watch(self, run: RunInfo) -> ProcessorWatch:
         """Tells plugins what the processors of a run do."""

@@ -33,26 +33,18 @@ POLICIES = """
 | observe | Results are ignored and exceptions counted; after ten in a row the observer is switched off, with one warning. |
 """
 
-NOT_ASKED = " Nothing in this version asks for it."
+NOT_ASKED = " Nothing in this version asks for it; it waits for {}."
 
-UNUSED = frozenset(
-    {
-        "mastra_error_processors",
-        "mastra_processor_error",
-        "mastra_processor_violation",
-        "mastra_processor_call",
-        "mastra_agent_tools",
-        "mastra_signal_providers",
-        "mastra_http_routes",
-        "mastra_span_exporters",
-        "mastra_wire_codecs",
-        "mastra_peer_sources",
-        "mastra_peer_directory",
-        "mastra_authorize_peer",
-        "mastra_peer_event",
-    }
-)
-"""Hooks that plugins may implement already, and that nothing here asks yet."""
+_PEERS = "agents that find each other across processes (`plugins/cross_agent`)"
+UNUSED = {
+    "mastra_http_routes": "the HTTP server (`plugins/server`)",
+    "mastra_wire_codecs": "the tagged values of workflow events",
+    "mastra_peer_sources": _PEERS,
+    "mastra_peer_directory": _PEERS,
+    "mastra_authorize_peer": _PEERS,
+    "mastra_peer_event": _PEERS,
+}
+"""Hooks that plugins may implement already, and the part of the product that will ask them."""
 
 
 def hooks() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -69,7 +61,7 @@ def section(name: str, hook: Callable[..., Any]) -> str:
     parts = [
         f"### {name}",
         f"`{name}{signature}`",
-        f"Policy: {policy_of(hook)}.{NOT_ASKED if name in UNUSED else ''}",
+        f"Policy: {policy_of(hook)}.{NOT_ASKED.format(UNUSED[name]) if name in UNUSED else ''}",
         RULE.sub("", text).replace("``", "`"),
     ]
     if example:

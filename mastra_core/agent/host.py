@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mastra_core.agent.processors import ProcessorChoices
@@ -13,6 +13,7 @@ from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.base.telemetry import NoopTracer, Tracer
 from mastra_core.contracts.model import Model
 from mastra_core.contracts.storage import Storage
+from mastra_core.contracts.tool import Tool
 from mastra_core.errors import ModelNotFoundError
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.notifications import NotificationService
@@ -81,6 +82,10 @@ class AgentHost(Protocol):
         """
         ...
 
+    def tools_for(self, agent: Agent, request_context: Mapping[str, Any]) -> Sequence[Tool]:
+        """The tools that this agent gets beside its own."""
+        ...
+
     def processor_watch(self, run: RunInfo) -> ProcessorWatch | None:
         """Who learns what the processors of a run do."""
         ...
@@ -139,6 +144,10 @@ class LocalHost:
     ) -> ProcessorRunner:
         """The agent's own; plugins need an application."""
         return choices.given(timeout_ms=agent.processor_timeout_ms)
+
+    def tools_for(self, agent: Agent, request_context: Mapping[str, Any]) -> Sequence[Tool]:
+        """None: plugins need an application."""
+        return ()
 
     def processor_watch(self, run: RunInfo) -> ProcessorWatch | None:
         """Nobody looks: plugins need an application."""

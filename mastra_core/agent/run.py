@@ -459,7 +459,9 @@ class RunBuilder:
         return self._host.threads.signals_for(resource_id, thread_id, self._run_id)
 
     def _chosen_tools(self) -> dict[str, Tool]:
-        tools = dict(self._agent.tools)
+        added = self._host.tools_for(self._agent, self._options.request_context)
+        tools = tools_by_name(added)
+        tools.update(self._agent.tools)
         for further in (self._options.tools, *(self._options.toolsets or {}).values()):
             if further is not None:
                 tools.update(tools_by_name(further))

@@ -384,7 +384,7 @@ def mastra_model_providers() -> Iterable[ModelProviderSpec]:
 @hookspec(policy="collect")
 def mastra_agent_tools(agent: AgentInfo, request_context: Mapping[str, Any]) -> Iterable[Tool]:
     """
-    Add tools to an agent.
+    Add tools to an agent; its own win over those of equal names.
 
     Example::
 
