@@ -28,6 +28,9 @@ from mastra_core.wire.threads import Thread
 from mastra_postgres import PostgresStorage
 from mastra_postgres.channel import Channel, Command, Segment
 from mastra_postgres.connect import check_server
+from mastra_postgres.errors import LostError
+from mastra_postgres.pool import Pool
+from mastra_postgres.settings import PostgresConnection
 from mastra_sql.executor import Step
 from mastra_sql.statement import plain
 
@@ -171,6 +174,32 @@ async def test_a_call_after_one_with_more_time_has_its_own_deadline(url: str) ->
         with pytest.raises(TimeoutError, match="told to stop"):
             await late
     channel.lose(ConnectionError("The test is over."))
+
+
+async def test_a_connection_that_dies_while_work_waits_loses_none_of_it(url: str) -> None:
+    """The first of those who wait finds it closed; the others get the next one."""
+
+    class Unlucky(Pool):
+        def _channel(self, connection: psycopg.AsyncConnection[Any]) -> Channel:
+            channel = super()._channel(connection)
+            if not made:
+                connection.pgconn.finish()
+            made.append(channel)
+            return channel
+
+    loop = asyncio.get_running_loop()
+    made: list[Channel] = []
+    pool = Unlucky(PostgresConnection(url=url, pool_size=1))
+    futures = [loop.create_future() for _ in range(5)]
+    for future in futures:
+        pool.submit(Segment([Command(b"SELECT 1")], future, loop.time() + 60))
+    async with asyncio.timeout(60):
+        results = await asyncio.gather(*futures, return_exceptions=True)
+    await pool.aclose()
+
+    assert isinstance(results[0], LostError)
+    assert all(isinstance(result, list) for result in results[1:])
+    assert 2 == len(made)
 
 
 async def test_a_read_never_waits_behind_a_write_that_waits(

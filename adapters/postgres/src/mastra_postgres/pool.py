@@ -264,12 +264,15 @@ class Pool:
             return
         while self._queue:
             segment, _ = self._queue[0]
+            lane = None
             if not segment.is_abandoned:
                 lane = self._lane(segment)
                 if lane is None:
                     break
-                lane.send(segment)
+            # Before it is sent: a connection that is lost by that calls this again.
             self._queue.popleft()
+            if lane is not None:
+                lane.send(segment)
         while self._waiters:
             if not self._waiters[0].done():
                 channel = self._take()
