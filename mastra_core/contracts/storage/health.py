@@ -65,9 +65,9 @@ class ObservableStorage(Protocol):
 
     async def health(self) -> StoreHealth:
         """
-        Look at the server of an open store; changes nothing, and ends within the deadlines.
+        Look at the server; changes nothing, and ends within the deadlines.
 
-        What the account may not see is left out, never an error.
+        A store that isn't open connects for the moment. What the account may not see is left out, never an error.
 
         Raises:
             StorageError: The server doesn't answer.

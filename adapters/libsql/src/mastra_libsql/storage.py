@@ -139,15 +139,23 @@ class LibSQLStorage(SqlStorage[Client]):
         return {"product": "SQLite" if embedded else "libSQL server", "version": str(found)}
 
     async def health(self) -> StoreHealth:
-        """How the engine is doing: version, latency, connections, traces of a Node peer."""
-        client = self._door.opened()
-        return await look_at(
-            client,
-            self._context.clock,
-            is_embedded=self.settings.target.is_embedded,
-            held=client.held(),
-            prefix=self._prefix,
-        )
+        """
+        How the engine is doing: version, latency, connections, traces of a Node peer.
+
+        Opens the database for the moment if the store isn't open; a file that isn't there
+        is no database.
+        """
+        if self.settings.target.is_new():
+            self._door.opened()
+        async with self._ajar():
+            client = self._door.opened()
+            return await look_at(
+                client,
+                self._context.clock,
+                is_embedded=self.settings.target.is_embedded,
+                held=client.held(),
+                prefix=self._prefix,
+            )
 
     async def facts(self) -> StoreFacts:
         """Versions, tables and their sizes; reads every table once."""

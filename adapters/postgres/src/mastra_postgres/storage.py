@@ -125,15 +125,20 @@ class PostgresStorage(SqlStorage[PostgresClient]):
         return {"product": "PostgreSQL", "version": str(found).partition(" ")[0]}
 
     async def health(self) -> StoreHealth:
-        """How the server is doing: version, latency, clock, pool, traces of a Node peer."""
-        client = self._door.opened()
-        return await look_at(
-            client,
-            self._context.clock,
-            self.settings,
-            prefix=self._prefix,
-            pool=client.pool_state(),
-        )
+        """
+        How the server is doing: version, latency, clock, pool, traces of a Node peer.
+
+        Connects for the moment if the store isn't open.
+        """
+        async with self._ajar():
+            client = self._door.opened()
+            return await look_at(
+                client,
+                self._context.clock,
+                self.settings,
+                prefix=self._prefix,
+                pool=client.pool_state(),
+            )
 
     async def facts(self) -> StoreFacts:
         """Versions, tables and their sizes, as the catalogue knows them."""

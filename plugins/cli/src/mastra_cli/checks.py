@@ -8,13 +8,13 @@ from typing import Final
 
 from mastra_cli.check import Check
 from mastra_cli.health import health_checks
-from mastra_cli.stores import made_store, refuse_absent_file
+from mastra_cli.roles import capabilities_check, shape_check
+from mastra_cli.stores import made_roles, made_store, refuse_absent_file
 from mastra_core.base.redact import redact_url
 from mastra_core.config import AdapterSection, Settings
 from mastra_core.contracts.storage import Storage
 from mastra_core.contracts.storage.health import ObservableStorage
 from mastra_core.contracts.storage.integrity import CheckableStorage
-from mastra_core.contracts.storage.migrations import MigratableStorage
 from mastra_core.errors import MastraError
 from mastra_core.plugins import (
     CheckResult,
@@ -72,12 +72,17 @@ async def check_store(settings: Settings, manager: PluginManager) -> list[Check]
             )
         ]
     try:
-        store, target = made_store(None, settings=settings)
+        _, target = made_store(None, settings=settings)
         refuse_absent_file(target)
-        looked = [await _shape(store), *await _wholeness(store)]
-        # Opening it for good would migrate it; looking is all that is wanted.
-        if any(check.status != "ok" for check in looked):
+        made = made_roles(None, settings=settings)
+        store: Storage = made["storage"]
+        looked = [capabilities_check(made), await shape_check(made), *await _wholeness(store)]
+        if any(check.status == "failed" for check in looked):
             return looked
+        if any(check.status == "warning" for check in looked):
+            # Opening it for good would migrate it; looking is all that is wanted.
+            health, _ = await _health(store)
+            return [*looked, *health]
         async with store as opened:
             opens = _opened(opened, target.redacted)
             health, peers = await _health(opened)
@@ -94,29 +99,6 @@ def _opened(store: Storage, url: str) -> Check:
         return Check(name="storage", status="warning", summary=lost)
     return Check(
         name="storage", status="ok", summary=f"{url} opens ({store.name}, {count} capabilities)"
-    )
-
-
-async def _shape(store: Storage) -> Check:
-    if not isinstance(store, MigratableStorage):
-        return Check(name="shape", status="ok", summary="nothing to migrate")
-    try:
-        plan = await store.plan_migration()
-    except MastraError as exc:
-        return _failed("shape", exc)
-    if plan.statements:
-        return Check(
-            name="shape",
-            status="warning",
-            summary=f"{len(plan.statements)} statements to do, version {plan.found_version} → "
-            f"{plan.target_version}; opening it for an application does them",
-            fix="mastra-py migrate --url …",
-        )
-    left_out = f"; left out: {'; '.join(plan.skipped)}" if plan.skipped else ""
-    return Check(
-        name="shape",
-        status="ok",
-        summary=f"version {plan.target_version}{left_out}",
     )
 
 

@@ -123,7 +123,9 @@ def made_store(
     return store, target
 
 
-def made_roles(url: str | None, *, in_memory: bool = False) -> dict[Role, Any]:
+def made_roles(
+    url: str | None, *, settings: Settings | None = None, in_memory: bool = False
+) -> dict[Role, Any]:
     """
     All that the adapter of the store's URL offers there: the store, its bus, its leases.
 
@@ -131,12 +133,13 @@ def made_roles(url: str | None, *, in_memory: bool = False) -> dict[Role, Any]:
 
     Args:
         url: From the command line; the settings are asked otherwise.
+        settings: If they are read already.
         in_memory: An empty database of the same adapter instead of a file that isn't there.
 
     Raises:
         MastraError: Nothing can be made of it; the message says why.
     """
-    settings = chosen_settings(url)
+    settings = settings or chosen_settings(url)
     manager = plugin_manager(settings)
     store, target = made_store(url, settings=settings, in_memory=in_memory)
     context, registry = AdapterContext(), Registry(manager)

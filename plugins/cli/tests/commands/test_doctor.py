@@ -75,6 +75,28 @@ def test_leases_in_redis_are_seen_by_both(seeded: Any) -> None:
     assert "secret" not in check.summary
 
 
+def test_a_bus_that_has_to_be_migrated_is_a_warning(run: Any, tmp_path: Path) -> None:
+    """One that was never used has nothing to migrate."""
+    url, path = f"file:{tmp_path / 'app.db'}", tmp_path / "app.db"
+    run("migrate", "--url", url)
+    assert "pubsub 1" in checks_of(run("doctor", "--url", url, "--json"))["shape"]["summary"]
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE mastra_pubsub_dead")
+    database.close()
+
+    shape = checks_of(run("doctor", "--url", url, "--json"))["shape"]
+
+    assert "warning" == shape["status"]
+    assert "pubsub: 2 statements" in shape["summary"]
+
+
+def test_what_a_backend_can_do_is_told_by_what_it_cannot(run: Any, seeded: Any) -> None:
+    told = checks_of(run("doctor", "--url", seeded.url, "--json"))["capabilities"]["summary"]
+
+    assert "storage all but " in told
+    assert "lease all but lease.cross_host" in told
+
+
 def test_no_store_is_a_warning(run: Any) -> None:
     ran = run("doctor", "--json")
 

@@ -46,11 +46,15 @@ def test_doctor_tells_how_the_server_is(run: Any, url: str) -> None:
 
     after = run("doctor", "--url", url, "--json")
 
-    shapes = {check["name"]: check["status"] for check in before.json["checks"]}
-    assert "warning" == shapes["shape"]
+    unprepared = {check["name"]: check for check in before.json["checks"]}
+    assert "warning" == unprepared["shape"]["status"]
     checks = {check["name"]: check for check in after.json["checks"]}
     assert (0, True) == (after.code, after.json["ok"])
-    assert {"server", "latency", "clock", "pool", "node peers"} <= set(checks)
+    told = {"capabilities", "server", "latency", "clock", "pool", "node peers"}
+    assert told <= set(unprepared)
+    assert told <= set(checks)
+    assert all(f"{role} all" in checks["capabilities"]["summary"] for role in ("storage", "pubsub"))
+    assert "versions: storage 1" in checks["shape"]["summary"]
     assert "no traces" in checks["node peers"]["summary"]
     assert "ok" == checks["shape"]["status"]
 

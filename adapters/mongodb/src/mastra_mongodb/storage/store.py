@@ -208,9 +208,14 @@ class MongoStorage(OpenInBlocks):
         return {"product": "MongoDB", "version": self._host.pool.version}
 
     async def health(self) -> StoreHealth:
-        """How the server is doing: version, latency, clock, pool, traces of a Node peer."""
+        """
+        How the server is doing: version, latency, clock, pool, traces of a Node peer.
+
+        Connects for the moment if the store isn't open.
+        """
         with storage_errors("health", self._host.where):
-            return await look_at(self._host.pool, self._host.clock, prefix=self._names.prefix)
+            async with self._ajar() as pool:
+                return await look_at(pool, self._host.clock, prefix=self._names.prefix)
 
     async def facts(self) -> StoreFacts:
         """Versions, clock, collections and their sizes by the server's own count."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -199,12 +199,19 @@ class RedisStorage(OpenInBlocks):
         Raises:
             StorageSchemaError: The database is newer than this version.
         """
-        if self._host.is_open:
+        async with self._ajar():
             return await migrate.plan(self._host)
+
+    @asynccontextmanager
+    async def _ajar(self) -> AsyncIterator[None]:
+        """The server for one look, also if the store isn't open."""
+        if self._host.is_open:
+            yield
+            return
         async with AsyncExitStack() as stack:
             self._host.attach(await self._connect(stack))
             try:
-                return await migrate.plan(self._host)
+                yield
             finally:
                 self._host.attach(None)
 
@@ -227,10 +234,15 @@ class RedisStorage(OpenInBlocks):
         return {"product": "Redis", "version": self._host.server.facts.version}
 
     async def health(self) -> StoreHealth:
-        """How the server is doing: version, latency, clock, pool, traces of a Node peer."""
+        """
+        How the server is doing: version, latency, clock, pool, traces of a Node peer.
+
+        Connects for the moment if the store isn't open.
+        """
         with storage_errors("health", self._host.where):
-            prefix = text(self._host.keys.prefix)
-            return await look_at(self._host.server, self._host.clock, prefix=prefix)
+            async with self._ajar():
+                prefix = text(self._host.keys.prefix)
+                return await look_at(self._host.server, self._host.clock, prefix=prefix)
 
     async def facts(self) -> StoreFacts:
         """Versions, sizes, and settings that lose data."""
