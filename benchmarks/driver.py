@@ -43,6 +43,9 @@ class Driver(ABC):
     #: Two buses that share nothing but the database.
     bus: Any
     far_bus: Any
+    #: Where other processes find ours: the store; the bus with its leases.
+    store_url: str
+    bus_url: str
 
     async def on_both(self, call: Callable[[Any], Awaitable[Any]]) -> None:
         """Do something to both sets of tables."""

@@ -120,6 +120,7 @@ async def open_apsw(folder: Path) -> AsyncIterator[ApswDriver]:
         stack.callback(connection.close)
         driver = ApswDriver(connection, stack.enter_context(ThreadPoolExecutor(1)))
         context = AdapterContext()
+        driver.store_url = driver.bus_url = ours
         driver.store, driver.other = await enter(LibSQLStorage(ours, context)), other
         driver.bus = await enter(LibSQLPubSub(ours, context))
         driver.far_bus = await enter(LibSQLPubSub(ours, AdapterContext()))

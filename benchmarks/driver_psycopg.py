@@ -151,6 +151,7 @@ async def open_psycopg(url: str) -> AsyncIterator[PsycopgDriver]:
             _configure(connection)
         alone, hearer, *pool = connections
         driver = PsycopgDriver(pool, alone, hearer)
+        driver.store_url = driver.bus_url = ours
         driver.store, driver.other = store, other
         driver.bus = await enter(PostgresPubSub(ours, context))
         driver.far_bus = await enter(PostgresPubSub(ours, AdapterContext()))

@@ -247,6 +247,7 @@ async def open_pymongo(url: str) -> AsyncIterator[PymongoDriver]:
         driver = PymongoDriver(
             tape, await enter(AsyncMongoClient(url, maxPoolSize=POOL, tz_aware=True))
         )
+        driver.store_url = driver.bus_url = ours
         driver.store = await enter(MongoStorage(ours, context))
         driver.other = await enter(MongoStorage(plain, AdapterContext()))
         async with MongoLease(plain, AdapterContext()) as lease:

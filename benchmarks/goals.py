@@ -19,6 +19,10 @@ def _per_second(value: float) -> Goal:
     return Goal(kind="at least per second", value=value)
 
 
+def _more_ms(value: float) -> Goal:
+    return Goal(kind="at most microseconds more", value=value * 1000)
+
+
 _BACKENDS = ("libsql file", "postgres", "mongodb", "redis")
 
 _GOALS: dict[str, tuple[Goal, ...]] = {
@@ -35,6 +39,9 @@ _GOALS: dict[str, tuple[Goal, ...]] = {
         _at_most(1.5),
     ),
     "grouped consume": (_per_second(2000), _per_second(2500), _per_second(800), _per_second(15000)),
+    "acceptance": (_at_most(2), _at_most(2), _at_most(2), _at_most(1.5)),
+    "wake across processes": (_more_ms(3), _more_ms(3), _more_ms(3), _more_ms(2)),
+    "received": (_at_most(1.2),) * 4,
     "growth": (_at_most(1.5),) * 4,
     "suspended runs against TypeScript": (_faster(500), _faster(6), _faster(10), _faster(2000)),
     "against TypeScript": (_faster(1),) * 4,

@@ -11,7 +11,7 @@ from typing import Any
 
 from driver import Driver
 from driver_apsw import open_apsw
-from driver_psycopg import open_psycopg
+from driver_psycopg import open_psycopg, with_option
 from driver_pymongo import open_pymongo
 from driver_redis import open_redis
 
@@ -35,6 +35,16 @@ class Place:
     open: Callable[[], AbstractAsyncContextManager[Driver]]
     #: Our store at a URL.
     open_store: Callable[[str], AbstractAsyncContextManager[Any]]
+
+    def url_of(self, part: str) -> str:
+        """URL of a store that one part has for itself."""
+        match self.backend:
+            case "libsql file":
+                return f"file:{self.folder / part}.db"
+            case "redis":
+                return with_option(self.url, prefix=f"{part}:")
+            case _:
+                return with_option(self.url, prefix=f"{part}_")
 
     @property
     def folder(self) -> Path:

@@ -73,6 +73,8 @@ def _ratio(result: Result, ratio: float | None) -> str:
         return f"{1e6 / result.ours_us:.0f} /s" if result.goal.endswith("/s") else "–"
     if result.goal.startswith("≥"):
         return f"{1 / ratio:.2f} × faster"
+    if result.goal.endswith("µs more"):
+        return f"{result.ours_us * (1 - 1 / ratio):.0f} µs more"
     return f"{ratio:.2f} ×"
 
 

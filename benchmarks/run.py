@@ -23,23 +23,28 @@ import tempfile
 from collections.abc import AsyncIterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import memory_store
 import runtime
 import runtime_typescript
-import stalls
+import signals
 from growth import open_growth
 from harness import Result, Scenario, measure
 from operations import operations
 from places import BACKENDS, Place, find_place
+from received import measure_received
 from report import as_json, environment, tables
+from stalls import measure_stalls
 from typescript import not_run, open_typescript
 
 from mastra_conformance.servers import Missing
+from mastra_core.inmemory.storage import InMemoryStorage
 
 FORMAT: Final = "mastra-bench/2"
-PARTS: Final = ("operations", "growth", "stalls", "runtime", "typescript")
+PARTS: Final = (
+    "operations", "growth", "stalls", "runtime", "threads", "received", "typescript",
+)  # fmt: skip
 MEMORY: Final = "memory"
 #: What the short run measures; everything else is behind ``--all``.
 SHORT_BACKENDS: Final = (MEMORY, "libsql file")
@@ -87,8 +92,12 @@ class Bench:
                     Path(folder), on_processor=self._options.on_processor
                 ) as scenarios:
                     await self._take(scenarios)
+        if self._wants("threads"):
+            async with signals.open_in_memory(on_processor=self._options.on_processor) as scenarios:
+                await self._take(scenarios)
         if self._wants("stalls"):
-            await self._stalls()
+            async with InMemoryStorage() as store:
+                await self._stalls(MEMORY, store)
 
     async def _at(self, place: Place) -> None:
         options = self._options
@@ -100,15 +109,27 @@ class Bench:
         if self._wants("growth") and len(options.rows) > 1:
             async with open_growth(place, sizes=options.rows) as scenarios:
                 await self._take(scenarios)
+        if self._wants("stalls"):
+            async with place.open_store(place.url_of("stalls")) as store:
+                await self._stalls(place.backend, store)
+                await store.dangerously_clear_all()
+        if self._wants("threads"):
+            async with place.open() as driver, signals.open_signals(driver) as scenarios:
+                await self._take(scenarios)
+        if self._wants("received"):
+            found = measure_received(place, rounds=options.rounds, only=options.only)
+            self.results += [result async for result in found]
         if self._wants("typescript"):
             async with open_typescript(place, large=options.large) as scenarios:
                 await self._take(scenarios)
 
-    async def _stalls(self) -> None:
+    async def _stalls(self, backend: str, store: Any) -> None:
         options = self._options
-        with tempfile.TemporaryDirectory() as folder:
-            longest = stalls.measure_stalls(Path(folder), rounds=options.rounds, only=options.only)
-            self.results += [result async for result in longest]
+        longest = measure_stalls(
+            backend, store, rounds=options.rounds, only=options.only,
+            on_processor=options.on_processor,
+        )  # fmt: skip
+        self.results += [result async for result in longest]
 
     async def _take(self, scenarios: AsyncIterable[Scenario | Result]) -> None:
         async for scenario in scenarios:
@@ -169,7 +190,7 @@ def _options() -> argparse.Namespace:
     add("--large", type=int, default=0, metavar="N",
         help="suspended runs in the large table of the part typescript (default: none)")  # fmt: skip
     add("--on-processor", action="store_true",
-        help="in the part runtime, count the time on a processor, not that of the wall")  # fmt: skip
+        help="of runs without a server and of rounds of the event loop, count the time on a processor")  # fmt: skip
     add("--json", type=Path, metavar="FILE", help="write the results here")
     options = parser.parse_args()
     options.backends = options.backends or (known if options.all else SHORT_BACKENDS)
