@@ -10,9 +10,11 @@ value per thread that has any, so that a thread whose owner died is found by a s
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 INBOX: Final = "mastra-py-inbox"
 #: For so long a thread counts as listed without asking again.
 _LISTED_SECONDS: Final = 30.0
+#: So many signals are removed at once.
+_AT_ONCE: Final = 32
 #: A thread without input is taken off the list when it was seen like that for so long.
 _EMPTY_SECONDS: Final = 120.0
 
@@ -145,8 +149,13 @@ class ThreadInbox:
         Raises:
             StorageError: The store didn't answer; some may still be there.
         """
-        for signal_id in signal_ids:
-            await self._states.delete_state(_box(key), signal_id)
+        box, left = _box(key), iter(signal_ids)
+        while some := list(islice(left, _AT_ONCE)):
+            # Together: stores send what is asked for at once in one go.
+            deleting = (self._states.delete_state(box, signal_id) for signal_id in some)
+            for outcome in await asyncio.gather(*deleting, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
 
     async def keys(self) -> list[str]:
         """

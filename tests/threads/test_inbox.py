@@ -74,6 +74,18 @@ async def test_what_is_removed_is_gone(inbox: ThreadInbox, clock: FakeClock) -> 
     assert ["two"] == [found.signal.id for found in await inbox.entries(KEY)]
 
 
+async def test_many_that_are_removed_are_gone(inbox: ThreadInbox, clock: FakeClock) -> None:
+    """However many a run has answered, also when some of them went before."""
+    names = [f"signal {number}" for number in range(100)]
+    for name in [*names, "left"]:
+        await inbox.put(KEY, entry(clock, name))
+    await inbox.remove(KEY, names[10:20])
+
+    await inbox.remove(KEY, names)
+
+    assert ["left"] == [found.signal.id for found in await inbox.entries(KEY)]
+
+
 async def test_one_put_is_one_write(
     inbox: ThreadInbox, states: ThreadStateStorage, clock: FakeClock
 ) -> None:
