@@ -12,7 +12,11 @@ import apsw
 import pytest
 
 from mastra_conformance import case
-from mastra_core.errors import NotificationExistsError, StorageSchemaError
+from mastra_core.errors import (
+    CapabilityNotSupportedError,
+    NotificationExistsError,
+    StorageSchemaError,
+)
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.notifications import CreateNotification
 from mastra_libsql import LibSQLStorage
@@ -212,7 +216,10 @@ async def test_a_database_of_node_can_be_looked_into_as_it_is(
         suspended = await store.workflows.list_workflow_runs(
             workflow_name="agentic-loop", status="suspended"
         )
+        with pytest.raises(CapabilityNotSupportedError):
+            store.memory.guarded(("k", 1))
 
+    assert "storage.guarded_writes" not in store.capabilities
     assert (4, 1) == (len(records), suspended.total)
     assert objects == query("SELECT * FROM sqlite_master")
 

@@ -6,7 +6,7 @@ here is when it is run, and what happens if it may not be.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from mastra_core.rules.migrations import MigrationPlan, not_migrated
@@ -33,7 +33,7 @@ async def bring_up_to_date(
     error_id: str,
     change: Change | None = None,
     allow_unprepared: bool = False,
-) -> None:
+) -> Sequence[str]:
     """
     Add what is missing; nothing is locked if nothing is.
 
@@ -46,13 +46,17 @@ async def bring_up_to_date(
         change: Runs what changes the database, if not the executor as usual.
         allow_unprepared: With ``disable_init``: what is ours alone may be missing.
 
+    Returns:
+        The statements for what is missing still.
+
     Raises:
         StorageSchemaError: Something is missing and ``disable_init`` is set.
     """
     plan = await read_program(executor, "init", lambda: migration(apply=False))
     if plan and disable_init:
         if allow_unprepared and not plan.lacks_shared:
-            return
+            return plan.statements
         raise not_migrated(where, plan.statements, error_id=error_id)
     if plan:
         await (change or executor.transact)("init", lambda: migration(apply=True))
+    return ()

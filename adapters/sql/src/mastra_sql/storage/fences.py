@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.errors import FencedOutError, StorageError
@@ -12,7 +12,10 @@ from mastra_sql.executor import Program, ProgramFactory, Rows, Step, atomic
 from mastra_sql.statements.fences import FenceStatements
 from mastra_sql.storage.host import SqlHost
 
-__all__ = ("GuardedExecutor", "fenced")
+__all__ = ("GUARDED_WRITES", "GuardedExecutor", "fenced")
+
+GUARDED_WRITES: Final = "storage.guarded_writes"
+"""The capability."""
 
 T = TypeVar("T")
 

@@ -22,7 +22,12 @@ from mastra_core.contracts.storage import (
     ThreadPage,
 )
 from mastra_core.contracts.storage.memory import ClonedThread
-from mastra_core.errors import StorageConflictError, StorageError, ThreadNotFoundError
+from mastra_core.errors import (
+    CapabilityNotSupportedError,
+    StorageConflictError,
+    StorageError,
+    ThreadNotFoundError,
+)
 from mastra_core.rules import messages as rules
 from mastra_core.rules import pruning
 from mastra_core.rules.arguments import check_text, check_thread_ids
@@ -45,7 +50,7 @@ from mastra_sql.rows.codec import RowCodec
 from mastra_sql.rows.messages import MessageCodec
 from mastra_sql.statements.fences import FenceStatements
 from mastra_sql.statements.memory import MemoryStatements, MessageFilter, ThreadFilter
-from mastra_sql.storage.fences import GuardedExecutor
+from mastra_sql.storage.fences import GUARDED_WRITES, GuardedExecutor
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.pruning import Prunable, prune
 
@@ -64,6 +69,8 @@ class SqlMemory:
     def __init__(self, host: SqlHost) -> None:
         self._host = host
         self._run: Executor = host.run
+        #: False for a database that lacks the table, and may not be changed.
+        self.is_guarding = True
         self._fences = FenceStatements(host.dialect, host.tables)
         self._sql = MemoryStatements(host.dialect, host.tables)
         self._threads = RowCodec(Thread, host.tables.threads, host.dialect)
@@ -81,6 +88,10 @@ class SqlMemory:
         await self._guard(fence).raise_fence()
 
     def _guard(self, fence: FenceToken) -> GuardedExecutor:
+        if not self.is_guarding:
+            raise CapabilityNotSupportedError(
+                adapter=self._host.store, capability=GUARDED_WRITES, hint="Migrate the database."
+            )
         return GuardedExecutor(host=self._host, statements=self._fences, fence=fence)
 
     # -- threads ---------------------------------------------------------------------------

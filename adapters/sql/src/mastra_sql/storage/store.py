@@ -15,6 +15,7 @@ from mastra_sql.executor import Observer, Program, ProgramFactory, read_program
 from mastra_sql.migrate import bring_up_to_date
 from mastra_sql.storage.background_tasks import SqlBackgroundTasks
 from mastra_sql.storage.door import Client, Door
+from mastra_sql.storage.fences import GUARDED_WRITES
 from mastra_sql.storage.host import SqlHost
 from mastra_sql.storage.memory import SqlMemory
 from mastra_sql.storage.notifications import SqlNotifications
@@ -44,6 +45,7 @@ class SqlStorage(OpenInBlocks, Generic[C]):
     """
 
     name: ClassVar[str]
+    capabilities: frozenset[str]
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class SqlStorage(OpenInBlocks, Generic[C]):
         async with AsyncExitStack() as stack:
             self._door.client = await stack.enter_async_context(self._share_client())
             try:
-                await bring_up_to_date(
+                missing = await bring_up_to_date(
                     self._door,
                     self._door.where,
                     self._migration,
@@ -165,6 +167,9 @@ class SqlStorage(OpenInBlocks, Generic[C]):
             except BaseException:
                 self._door.client = None
                 raise
+            if any(self._tables.fences.name in statement for statement in missing):
+                self.capabilities -= {GUARDED_WRITES}
+                self._memory.is_guarding = False
             self._opened = stack.pop_all()
 
     async def aclose(self) -> None:
