@@ -383,6 +383,7 @@ class Mastra:
                 source_id=self.ids.new("source"),
                 ttl_ms=self._thread_settings.lease_ttl_ms,
                 take=self.threads.take_claimed,
+                cancel=self.threads.cancel_signals,
                 signer=self.threads.signer,
             )
             stack.push_async_callback(self.threads.claims.aclose)

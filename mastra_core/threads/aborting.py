@@ -51,6 +51,7 @@ class RunAborts:
                 outside.cancelled(record.key, cleared)
             if record.starting is not None:
                 record.starting.is_cancelled = True
+                record.queues.changed()
         if holder is None:
             return (
                 outside is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.isotime import to_iso_ms
 from mastra_core.base.tasks import TaskSupervisor, call_maybe_async
+from mastra_core.bus.timers import first_of
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.signal_sink import Accepted
@@ -26,7 +27,15 @@ from mastra_core.threads.thread_key import quoted_id, split_key, thread_key, thr
 from mastra_core.wire.events import Event
 from mastra_core.wire.signals import Signal
 
-__all__ = ("Claim", "ClaimTimes", "Claimed", "TakeSignal", "ThreadClaims", "peer_id")
+__all__ = (
+    "CancelSignals",
+    "Claim",
+    "ClaimTimes",
+    "Claimed",
+    "TakeSignal",
+    "ThreadClaims",
+    "peer_id",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +43,8 @@ _REMEMBERED: Final = 10_000
 
 #: Takes the signal and the options of the session; how it was taken.
 TakeSignal = Callable[[ThreadAgent, str, str, Signal, Mapping[str, Any]], Awaitable[Accepted]]
+#: Takes signals of a thread back; the ids of those that waited.
+CancelSignals = Callable[[str, str, Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +129,7 @@ class ThreadClaims:
         source_id: This process.
         ttl_ms: How long a claim outlives its process.
         take: Lets a signal start or join a run here.
+        cancel: Takes a signal back that could not be taken in time.
         times: How long is waited for what.
         signer: Tells control events of ours from those of strangers.
     """
@@ -132,6 +144,7 @@ class ThreadClaims:
         source_id: str,
         ttl_ms: int,
         take: TakeSignal,
+        cancel: CancelSignals,
         times: ClaimTimes | None = None,
         signer: EventSigner | None = None,
     ) -> None:
@@ -139,6 +152,7 @@ class ThreadClaims:
         self._clock = clock
         self._source_id = source_id
         self._take = take
+        self._cancel = cancel
         self._times = times or ClaimTimes()
         self._signer = signer or EventSigner()
         self._questions = Questions(
@@ -309,7 +323,7 @@ class ThreadClaims:
             return
         claim = self._claims.get(str(data.get("key")))
         is_request = data.get("type") == "thread-owner-request"
-        if claim is None or not is_request or is_past(data, event, self._clock):
+        if claim is None or not is_request or self._is_past(data, event):
             return
         if not self._signer.is_genuine(OWNER_DISCOVERY, data):
             return
@@ -321,6 +335,10 @@ class ThreadClaims:
                 self._tasks.start(self._yield(claim, data), name=f"yield:{claim.thread_id}")
             return
         await self._questions.answer(data, "thread-owner-response", key=claim.key)
+
+    def _is_past(self, data: Mapping[str, Any], event: Event) -> bool:
+        """Does nobody wait for an answer any more, as far as clocks can tell?"""
+        return is_past(data, event, self._clock, grace_ms=self._times.grace)
 
     async def _yield(self, claim: Claim, request: Mapping[str, Any]) -> None:
         await self._release(claim)
@@ -341,7 +359,7 @@ class ThreadClaims:
             return
         known = self._requests.get(request_id)
         if known is None:
-            if is_past(data, event, self._clock, grace_ms=self._times.grace):
+            if self._is_past(data, event):
                 return
             known = self._requests.put(request_id)
             self._tasks.start(self._act(key, data, known), name=f"claimed:{request_id}")
@@ -372,9 +390,7 @@ class ThreadClaims:
             return await asyncio.shield(known)
         mine = self._messages.put(identity) if identity is not None else None
         try:
-            taken = await self._take(
-                claim.agent, claim.resource_id, claim.thread_id, signal, claim.options()
-            )
+            taken = await self._taken_in_time(claim, signal, data)
         except BaseException as exc:
             if mine is not None:
                 # It led to no run: whoever repeats it tries again.
@@ -386,6 +402,37 @@ class ThreadClaims:
             raise
         if mine is not None:
             mine.set_result(taken)
+        return taken
+
+    async def _taken_in_time(
+        self, claim: Claim, signal: Signal, data: Mapping[str, Any]
+    ) -> Accepted:
+        """
+        Let the session take a signal as long as its sender waits (signals.md 18.2).
+
+        Raises:
+            DeliveryError: It was not taken in time, and will not be.
+            MastraError: It can't be taken.
+        """
+        now, expires_at = self._clock.now_ms(), data.get("expiresAt")
+        left = self._times.acceptance
+        if isinstance(expires_at, int | float) and not isinstance(expires_at, bool):
+            left = min(left, int(expires_at) + self._times.grace - now)
+        taking = asyncio.ensure_future(
+            self._take(claim.agent, claim.resource_id, claim.thread_id, signal, claim.options())
+        )
+        gone: Sequence[str] = ()
+        try:
+            await first_of(_done(taking), self._clock.sleep(max(left, 0) / 1000))
+            if not taking.done():
+                gone = self._cancel(claim.resource_id, claim.thread_id, [signal.id])
+            taken = await taking
+        finally:
+            taking.cancel()
+        if gone or taken.action == "discard":
+            raise DeliveryError(
+                f"Claimed thread owner acceptance expired for thread {claim.thread_id}"
+            )
         return taken
 
     async def _reply(self, data: Mapping[str, Any], answer: asyncio.Future[Accepted]) -> None:
@@ -413,7 +460,7 @@ class ThreadClaims:
         data = event.data
         if not isinstance(data, Mapping) or data.get("sourceId") == self._source_id:
             return
-        if data.get("type") != "thread-peer-request" or is_past(data, event, self._clock):
+        if data.get("type") != "thread-peer-request" or self._is_past(data, event):
             return
         if not self._signer.is_genuine(PEER_DISCOVERY, data):
             return
@@ -453,6 +500,10 @@ _PREFIX: Final = "thread-claim:"
 
 def _lease_key(key: str) -> str:
     return f"{_PREFIX}{key}"
+
+
+async def _done(task: asyncio.Future[Accepted]) -> None:
+    await asyncio.wait([task])
 
 
 async def _nothing() -> None:

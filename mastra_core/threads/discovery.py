@@ -19,12 +19,10 @@ __all__ = ("OWNER_DISCOVERY", "PEER_DISCOVERY", "Answers", "Questions", "is_past
 
 OWNER_DISCOVERY: Final = "agent.thread-owner-discovery"
 PEER_DISCOVERY: Final = "agent.thread-peer-discovery"
-#: How far clocks of two processes may be apart (signals.md 20).
-_GRACE_MS: Final = 5_000
 _TIDY_SECONDS: Final = 5.0
 
 
-def is_past(data: Mapping[str, Any], event: Event, clock: Clock, *, grace_ms: int = 0) -> bool:
+def is_past(data: Mapping[str, Any], event: Event, clock: Clock, *, grace_ms: int) -> bool:
     """
     Is this question too old to be answered, such as one of a backlog?
 
@@ -40,7 +38,7 @@ def is_past(data: Mapping[str, Any], event: Event, clock: Clock, *, grace_ms: in
     asked_at = event.created_at.timestamp() * 1000
     waits = data.get("timeoutMs")
     limit = waits if isinstance(waits, int | float) and not isinstance(waits, bool) else 0
-    return bool(now > asked_at + limit + _GRACE_MS)
+    return bool(now > asked_at + limit + grace_ms)
 
 
 class Answers:

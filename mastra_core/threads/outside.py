@@ -321,6 +321,10 @@ class OutsideThreads:
             record.queues.cancel(list(answered))
             await self.reach.answered(record.key, answered)
 
+    def is_cancelled(self, record: ThreadRecord, signal: Signal) -> bool:
+        """Was this signal taken back, here or in another process?"""
+        return self._runtime.is_cancelled(record.key, signal.id)
+
     async def is_answered(self, record: ThreadRecord, agent: ThreadAgent, signal: Signal) -> bool:
         """
         Has another process answered this signal, which waited here, or was it cancelled there?

@@ -94,6 +94,8 @@ class QueuedTurn:
     rests: bool = False
     #: Nobody wants it any more: a start that fails doesn't bring it back.
     is_cancelled: bool = False
+    #: Its run is being set up: it can't be taken back any more.
+    is_handed_off: bool = False
 
 
 @dataclass(slots=True)
@@ -111,6 +113,8 @@ class ThreadQueues:
     continuations: deque[QueuedTurn] = field(default_factory=deque)
     #: Input that asked for a run of its own.
     idle: deque[QueuedTurn] = field(default_factory=deque)
+    #: The turn that is being started.
+    starting: QueuedTurn | None = None
     #: Called after the number of idle turns may have changed.
     changed: Callable[[], None] = lambda: None
     _sizes: dict[str, int] = field(default_factory=dict)
@@ -240,6 +244,7 @@ class ThreadQueues:
         for turn in self.turns():
             if not turn.rests:
                 self._remove(turn)
+                self.starting = turn
                 self.changed()
                 return turn
         return None
@@ -297,10 +302,22 @@ class ThreadQueues:
     # -- looking --------------------------------------------------------------------------
 
     def count(self, agent_id: str, owner_id: str | None) -> int:
-        """How many turns wait; with an owner only what this agent queued for it."""
+        """
+        How many turns wait, also the one that waits for the lease of the thread; with an owner
+        only what this agent queued for it.
+        """
+        waiting = list(self.idle)
+        first = self.starting
+        if first is not None and not (first.is_cancelled or first.is_handed_off):
+            waiting += [] if first.is_follow_up or first.messages is not None else [first]
         if owner_id is None:
-            return len(self.idle)
-        return sum(t.agent.id == agent_id and t.owner_id == owner_id for t in self.idle)
+            return len(waiting)
+        return sum(t.agent.id == agent_id and t.owner_id == owner_id for t in waiting)
+
+    def hand_off(self, turn: QueuedTurn) -> None:
+        """The run of this turn is being set up: it waits no more, and can't be taken back."""
+        turn.is_handed_off = True
+        self.changed()
 
     def turn_of(self, signal_id: str) -> QueuedTurn | None:
         """The turn in which a signal waits; None if it waits for a run that is there."""

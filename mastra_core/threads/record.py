@@ -146,8 +146,6 @@ class ThreadRecord:
     queues: ThreadQueues
     active: ActiveRun | None = None
     reservation: Reservation | None = None
-    #: The turn that is being started.
-    starting: QueuedTurn | None = None
     #: Whose input waits in the queues of a run.
     waiting_agent: ThreadAgent | None = None
     #: What each run here has taken out of the queues and not answered yet.
@@ -162,6 +160,33 @@ class ThreadRecord:
         if drained:
             self.taken.setdefault(run_id, []).extend(signal.id for signal in drained)
         return drained
+
+    def cancel(self, signal_ids: Sequence[str]) -> list[str]:
+        """
+        Remove signals that wait, also one whose turn waits for the lease of the thread; the ids
+        of those that did.
+        """
+        gone = self.queues.cancel(signal_ids)
+        turn = self.starting
+        if turn is None or turn.is_handed_off or turn.is_cancelled or not turn.signals:
+            return gone
+        # What follows the first one waits in a queue.
+        first = turn.signals[0].id
+        if first not in set(signal_ids):
+            return gone
+        turn.is_cancelled = True
+        self.queues.changed()
+        return [*gone, first]
+
+    @property
+    def starting(self) -> QueuedTurn | None:
+        """The turn that is being started."""
+        return self.queues.starting
+
+    @starting.setter
+    def starting(self, turn: QueuedTurn | None) -> None:
+        self.queues.starting = turn
+        self.queues.changed()
 
     def put_back(self, run_id: str, signals: Sequence[Signal]) -> None:
         """This run can't answer these; they come before what arrived since."""

@@ -464,7 +464,7 @@ class SignalSender:
         record = self._table.of(resource_id, thread_id)
         for signal_id in signal_ids:
             self._accepted.cancel(record.key, signal_id)
-        gone = record.queues.cancel(signal_ids)
+        gone = record.cancel(signal_ids)
         if self._table.outside is not None:
             # Also those that wait elsewhere, or are on their way.
             self._table.outside.cancelled(record.key, signal_ids)
@@ -477,7 +477,7 @@ class SignalSender:
             self._accepted.cancel(key, signal_id)
         record = self._table.by_key(key)
         if record is not None:
-            record.queues.cancel(signal_ids)
+            record.cancel(signal_ids)
 
     def cancel_owner(
         self, resource_id: str | None, thread_id: str, *, agent_id: str, owner_id: str

@@ -137,6 +137,11 @@ class ThreadTurns:
             if owner is not None:
                 # A turn gets the run that it was promised, wherever that runs.
                 return Accepted(action="deliver", run_id=run_id if is_turn else owner)
+            if outside.is_cancelled(record, signal):
+                # It was taken back while the thread was being taken.
+                await outside.reach.answered(record.key, [signal.id])
+                self.give_back(record.resource_id, record.thread_id, run_id)
+                return Accepted(action="discard")
             opening = await outside.opening(record, entry, run_id)
             if not opening:
                 if opening is None:
@@ -321,6 +326,12 @@ class ThreadTurns:
             )
             if await outside.own(record, entry, turn.run_id, is_new=False) is not None:
                 return
+            if turn.is_cancelled:
+                # It was taken back while the thread was being taken.
+                record.starting = None
+                await outside.reach.answered(record.key, [first.id])
+                self.give_back(record.resource_id, record.thread_id, turn.run_id)
+                return
             has_waited = turn.term is None or self._term(record) is not turn.term
             if has_waited and await outside.is_answered(record, turn.agent, first):
                 # Whoever had the thread meanwhile has found it in the inbox.
@@ -328,12 +339,13 @@ class ThreadTurns:
                 return
             opening = await outside.opening(record, entry, turn.run_id)
             if not opening:
-                record.starting = None
+                record.queues.starting = None
                 if opening is None:
                     record.queues.put_back(turn)
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
             signals = opening
+        record.queues.hand_off(turn)
         await turn.agent.start_turn(
             signals,
             run_id=turn.run_id,
@@ -370,7 +382,12 @@ class ThreadTurns:
                 await outside.reach.answered(record.key, [one.id for one in turn.signals])
             self._table.drop_if_forgettable(current)
         else:
-            current.queues.put_back(replace(turn, failures=failures, rests=True))
+            if record.starting is turn:
+                # It waits in one place, and nobody is told of a change.
+                record.queues.starting = None
+            current.queues.put_back(
+                replace(turn, failures=failures, rests=True, is_handed_off=False)
+            )
             if not self._timers.is_closed:
                 retry = self._retry_later(current, turn.run_id, failures)
                 self._timers.start(retry, name=f"retry:{turn.run_id}")

@@ -11,12 +11,15 @@ import pytest
 
 from mastra_conformance import case
 from mastra_core import Agent, Mastra
+from mastra_core.base.clock import SystemClock
+from mastra_core.contracts.signal_sink import Accepted
 from mastra_core.errors import ConfigError, DeliveryError, RunArgumentError
 from mastra_core.inmemory.pubsub import InMemoryPubSub
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.messages.signals import create_signal, wire_form
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text
 from mastra_core.testing.thread_scene import waiting
+from mastra_core.threads.claims import ClaimTimes
 from mastra_core.threads.discovery import OWNER_DISCOVERY, PEER_DISCOVERY
 from mastra_core.threads.thread_key import thread_key, thread_topic
 from mastra_core.wire.events import Event
@@ -392,3 +395,56 @@ async def test_a_claim_needs_an_application() -> None:
     with pytest.raises(DeliveryError):
         await agent.send_message("x", **T, **CLAIMED).accepted
     await agent.aclose()
+
+
+async def test_clocks_may_differ_by_a_few_seconds(open_site: OpenSite) -> None:
+    """A question of a process whose clock is slow isn't taken for one of the past (20)."""
+    owner = await open_site([text("here")])
+    other = await open_site()
+    await owner.agent.claim_thread_ownership(**T, peer={"label": "me"})
+    slow = _SlowClock()
+    claims = other.mastra.threads.claims
+    assert claims is not None
+    claims._questions._clock = slow  # the process around it keeps its time
+
+    accepted = await other.agent.send_message("hi", **T, **CLAIMED).accepted
+    peers = await other.agent.discover_thread_peers()
+    await owner.idle()
+
+    assert "deliver" == accepted.action
+    assert ["me"] == [peer["label"] for peer in peers]
+    assert 1 == len(owner.model.requests)
+
+
+class _SlowClock(SystemClock):
+    def now_ms(self) -> int:
+        return super().now_ms() - 3_000
+
+
+async def test_what_an_owner_cannot_take_in_time_it_refuses(
+    open_site: OpenSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender waits no more, so it must not be answered later (18.2)."""
+    owner = await open_site([text("never")])
+    other = await open_site()
+    await owner.agent.claim_thread_ownership(**T)
+    claims = owner.mastra.threads.claims
+    assert claims is not None
+    cancelled = asyncio.Event()
+
+    async def take(*_: Any) -> Accepted:
+        await cancelled.wait()
+        return Accepted(action="discard")
+
+    def cancel(*_: Any) -> list[str]:
+        cancelled.set()
+        return []
+
+    monkeypatch.setattr(claims, "_take", take)
+    monkeypatch.setattr(claims, "_cancel", cancel)
+    monkeypatch.setattr(claims, "_times", ClaimTimes(acceptance=20))
+
+    with pytest.raises(DeliveryError, match="acceptance expired for thread t"):
+        await other.agent.send_message("hi", **T, **CLAIMED).accepted
+
+    assert [] == owner.model.requests

@@ -276,3 +276,81 @@ async def test_bytes_are_the_same_text_wherever_they_go(open_site: OpenSite) -> 
     rows = (await owner.mastra.storage.memory.list_messages("t")).messages
     (stored,) = [row.content["parts"] for row in rows if row.id == sent.signal.id]
     assert ["AP8="] * 3 == [found[0]["data"] for found in (stored, echoes[1], told[0])]
+
+
+async def test_a_turn_can_be_taken_back_until_its_run_is_set_up(
+    open_site: OpenSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it waits for the lease it counts, and its cancellation names it (8.3, 8.4)."""
+    gates = Gates()
+    site = await open_site(waiting("g"), [text("never")], gates=gates)
+    outside = site.mastra.threads.outside
+    assert outside is not None
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    take = outside.reach.take
+
+    async def slow_take(key: str, run_id: str) -> str | None:
+        if run_id == queued.run_id:
+            asked.set()
+            await go_on.wait()
+        return await take(key, run_id)
+
+    first = await site.agent.send_message("go", **T).accepted
+    sent = site.agent.queue_message("its own", **T)
+    queued = await sent.accepted
+    monkeypatch.setattr(outside.reach, "take", slow_take)
+    counts: list[int] = []
+    site.agent.subscribe_thread_events(lambda event: counts.append(event["count"]), **T)
+    gates.open("g")
+    async with asyncio.timeout(_DEADLINE):
+        await first.output.wait()
+        await asked.wait()
+
+    gone = site.agent.cancel_queued_messages(**T, signal_ids=[sent.signal.id])
+    again = site.agent.cancel_queued_messages(**T, signal_ids=[sent.signal.id])
+    go_on.set()
+    await site.idle()
+
+    async def is_over() -> bool:
+        return not await outside.reach.waiting(thread_key("r", "t")) and (
+            await outside.reach.owner(thread_key("r", "t")) is None
+        )
+
+    await wait_for(is_over)
+    assert ([sent.signal.id], []) == (gone, again)
+    assert [1, 0] == counts
+    assert 1 == len(site.model.requests)
+
+
+async def test_a_wake_that_is_taken_back_starts_nothing(
+    open_site: OpenSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender learns that it was dropped; the thread is free, and nothing waits."""
+    site = await open_site([text("never")])
+    outside = site.mastra.threads.outside
+    assert outside is not None
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    take = outside.reach.take
+
+    async def slow_take(key: str, run_id: str) -> str | None:
+        asked.set()
+        await go_on.wait()
+        return await take(key, run_id)
+
+    monkeypatch.setattr(outside.reach, "take", slow_take)
+    sent = site.agent.send_message("go", **T)
+    async with asyncio.timeout(_DEADLINE):
+        await asked.wait()
+    site.agent.cancel_queued_messages(**T, signal_ids=[sent.signal.id])
+    go_on.set()
+    async with asyncio.timeout(_DEADLINE):
+        accepted = await sent.accepted
+    await site.idle()
+
+    async def is_over() -> bool:
+        return not await outside.reach.waiting(thread_key("r", "t")) and (
+            await outside.reach.owner(thread_key("r", "t")) is None
+        )
+
+    await wait_for(is_over)
+    assert ("discard", []) == (accepted.action, site.model.requests)

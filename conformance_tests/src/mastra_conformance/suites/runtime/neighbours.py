@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mastra_conformance.opening import Opener
@@ -24,6 +25,7 @@ __all__ = (
     "TARGET",
     "TTL_MS",
     "Neighbour",
+    "SkewedClock",
     "neighbour",
     "reads",
     "until",
@@ -36,6 +38,21 @@ KEY: Final = "user_1\0thread_1"
 TTL_MS: Final = 1_500
 #: What a loaded machine may take for something that takes no time.
 PATIENCE_S: Final = 60.0
+
+
+class SkewedClock(SystemClock):
+    """The time of a machine whose wall clock is wrong."""
+
+    def __init__(self, *, hours: float) -> None:
+        self._wrong = timedelta(hours=hours)
+
+    def now(self) -> datetime:
+        """The wrong time."""
+        return super().now() + self._wrong
+
+    def now_ms(self) -> int:
+        """The wrong time."""
+        return super().now_ms() + round(self._wrong.total_seconds() * 1000)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from mastra_conformance.suites.runtime.neighbours import (
     PATIENCE_S,
     TARGET,
     TTL_MS,
+    SkewedClock,
     neighbour,
     reads,
     until,
@@ -33,6 +34,8 @@ __all__ = ("SharedThreadCrashSuite", "SharedThreadSuite")
 _TOPIC = thread_topic(TARGET["resource_id"], TARGET["thread_id"])
 _GATE = {"type": "gate", "name": "go"}
 _LONG_AGO = "2026-01-02T03:04:05.678Z"
+#: Where nobody is to lose a thread, however busy the machine is.
+_PATIENT_MS = 30_000
 _NEXT = {"type": "gate", "name": "next"}
 
 
@@ -456,6 +459,59 @@ class SharedThreadSuite(_Shared):
 
         assert "whole" == "".join(words)
         assert woken.run_id not in {chunk.get("runId") for chunk in seen}
+
+    @pytest.mark.parametrize("hours", [1, -1])
+    async def test_clocks_that_differ_change_nothing(self, opener: Opener, hours: int) -> None:
+        """Neither who runs, nor what is answered, nor the order of the rows (17.5, 2.5)."""
+        calls = [[text(f"answer {number}")] for number in range(4)]
+        async with (
+            neighbour(opener, calls, clock=SkewedClock(hours=hours), ttl_ms=_PATIENT_MS) as p,
+            neighbour(opener, calls, clock=SkewedClock(hours=-hours), ttl_ms=_PATIENT_MS) as q,
+        ):
+            said: list[str] = []
+            for number, where in enumerate((p, q, p, q)):
+                said.append(f"question {number}")
+                await where.send(said[-1])
+                await where.answered(*said)
+                await where.is_free()
+                await until(_nothing_waits(where))
+            texts = await q.texts()
+            requests = len(p.model.requests), len(q.model.requests)
+
+        assert said == texts[::2]
+        assert all(one.startswith("answer") for one in texts[1::2])
+        assert (2, 2) == requests
+
+    async def test_clocks_that_differ_do_not_part_sender_and_owner(self, opener: Opener) -> None:
+        """What joins a run elsewhere, queues there or is aborted there does so as always."""
+        async with (
+            neighbour(
+                opener,
+                [[text("one"), _GATE], [text("two")]],
+                clock=SkewedClock(hours=-1),
+                ttl_ms=_PATIENT_MS,
+            ) as q,
+            neighbour(opener, clock=SkewedClock(hours=1), ttl_ms=_PATIENT_MS) as p,
+            reads(p) as seen,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            joined = await p.send("second")
+            queued = await p.agent.queue_message("its own", **TARGET).accepted
+            cancelled = p.agent.send_message("never mind", **TARGET)
+            await cancelled.accepted
+            p.agent.cancel_queued_messages(**TARGET, signal_ids=[cancelled.signal.id])
+            await until(_nothing_waits(q, but=3))
+            q.gates.open("go")
+            await q.answered("first", "second", "its own")
+            await until(_nothing_waits(q))
+            await until(lambda: _types(seen).count("finish") == len(("run", "turn")))
+            texts = await q.texts()
+
+        assert ("deliver", woken.run_id) == (joined.action, joined.run_id)
+        assert queued.run_id != woken.run_id
+        assert ["first", "one", "second", "two", "its own"] == texts[:5]
+        assert "never mind" not in texts
 
     @case("signals", 140)
     async def test_no_run_starts_when_nobody_knows_whose_the_thread_is(
