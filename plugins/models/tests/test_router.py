@@ -87,3 +87,19 @@ def test_descriptors_import_no_engine_and_no_provider() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "[]" == done.stdout.strip()
+
+
+def test_a_hosted_name_without_the_library_says_what_to_install() -> None:
+    """Who only wanted the local model has no client of any provider."""
+    code = (
+        "import sys; sys.modules['pydantic_ai'] = None\n"
+        "from mastra_core.errors import DriverNotInstalledError\n"
+        "from mastra_models import model_from_name\n"
+        "try: model_from_name('openai/gpt-5-mini')\n"
+        "except DriverNotInstalledError as error: print(error.message)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "its driver 'pydantic_ai' is not" in done.stdout
+    assert "pip install 'mastra-core[models-hosted]'" in done.stdout

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from mastra_core.errors import ConfigError, ModelNotFoundError
+from mastra_core.errors import ConfigError, DriverNotInstalledError, ModelNotFoundError
 from mastra_core.plugins import ModelProviderSpec
 from mastra_models.hosted import HOSTED, HostedOptions
 
@@ -133,8 +134,17 @@ def model_from_name(
     """
     provider, model = split_model_name(name)
     if provider in HOSTED:
-        from mastra_models.pydantic_ai.providers import hosted_model
-
+        try:
+            from mastra_models.pydantic_ai.providers import hosted_model
+        except ModuleNotFoundError as exc:
+            if (exc.name or "").partition(".")[0] != "pydantic_ai":
+                raise
+            raise DriverNotInstalledError(
+                distribution="mastra-models",
+                version=version("mastra-models"),
+                driver="pydantic_ai",
+                extra="models-hosted",
+            ) from exc
         options = HostedOptions(api_key=api_key, base_url=base_url)
         if max_retries is not None:
             options = replace(options, max_retries=max_retries)
