@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from mastra_core.loop.setup import GUARDED_TYPES
 from mastra_core.processors.arguments import ProcessorArgs
 from mastra_core.streaming.objects import structured_output
 
-__all__ = ("RESERVED", "RunOptions", "check_options", "options_from")
+__all__ = ("RESERVED", "RunOptions", "check_options", "options_from", "options_of")
 
 #: Members of a request context that override arguments (streaming.md 1.1).
 RESERVED: Final[Mapping[str, str]] = {
@@ -149,6 +149,12 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> RunOp
             id="AGENT_MEMORY_MISSING_RESOURCE_ID",
         )
     return options
+
+
+def options_of(options: RunOptions, *, but: Collection[str]) -> dict[str, Any]:
+    """What was said about a run, to be said about another one, too; without these."""
+    said = ((f, getattr(options, f.name)) for f in fields(options) if f.name not in but)
+    return {f.name: value for f, value in said if value is not f.default and value != {}}
 
 
 def _without_memory(given: Mapping[str, Any]) -> Mapping[str, Any]:

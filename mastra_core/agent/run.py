@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mastra_core.agent.auto_resume import WaitingCalls, waiting_calls
 from mastra_core.agent.background import RunBackgroundTasks
 from mastra_core.agent.memory import AgentMemory
-from mastra_core.agent.options import RunOptions
+from mastra_core.agent.options import RunOptions, options_of
 from mastra_core.agent.processors import ProcessorChoice, ProcessorChoices
 from mastra_core.agent.titles import RunTitle
 from mastra_core.agent.tools import client_tools, tools_by_name
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
 
 __all__ = ("RunBuilder", "RunFacts")
+
+#: What nobody inherits: names, the caller's hand on the run, and how long a caller waits.
+_OF_ONE_RUN: Final = frozenset(
+    {"run_id", "thread_id", "resource_id", "abort_signal", "until_idle", "read_only"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,14 +313,11 @@ class RunBuilder:
         return output
 
     def _follow_up_options(self) -> dict[str, Any]:
-        """What a follow-up run inherits: the caller's context, never its abort signal."""
-        options = self._options
-        kept: dict[str, Any] = {}
-        if options.request_context:
-            kept["request_context"] = dict(options.request_context)
-        if options.model is not None:
-            kept["model"] = options.model
-        return kept
+        """
+        What a run inherits that answers what waits behind this one: all that was said about it,
+        but for its own name and the caller's abort signal (signals.md 7.4, 8.2).
+        """
+        return options_of(self._options, but=_OF_ONE_RUN)
 
     def _watch_abort(self, interrupt: Interrupt) -> asyncio.Task[None] | None:
         signal = self._options.abort_signal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -432,3 +433,35 @@ async def test_malformed_calls_are_refused(scene: ThreadScene) -> None:
         agent.continue_with_messages("x", **T, unknown=1)
 
     assert [] == scene.mastra.threads.known_threads()
+
+
+async def test_runs_behind_a_run_inherit_what_was_said_about_it(scene: ThreadScene) -> None:
+    """Its options, but not its abort signal; a turn with options of its own has those alone."""
+    stop = asyncio.Event()
+    seen: list[str] = []
+    agent = scene.agent(waiting("g"), [text("follow-up")], [text("turn")], [text("own")])
+    output = await agent.stream(
+        "go",
+        **T,
+        instructions="Be brief.",
+        model_settings={"temperature": 0.5},
+        request_context={"tenant": "x"},
+        abort_signal=stop,
+        max_steps=1,
+        on_finish=lambda facts: seen.append(facts["text"]),
+    )
+    await scene.reached("g")
+    agent.send_message("more", **T)
+    agent.queue_message("turn", **T)
+    agent.queue_message("own", **T, if_idle={"stream_options": {"instructions": "Be long."}})
+    # What it didn't take is answered by a run of its own.
+    agent.abort_thread_stream(**T)
+    await output.wait()
+    stop.set()
+    await scene.idle()
+
+    requests = scene.models["a"].requests
+    systems = [str(request.prompt[0]["content"]) for request in requests]
+    assert ["Be brief."] * 3 + ["Be long."] == systems
+    assert [0.5] * 3 == [request.settings.get("temperature") for request in requests[:3]]
+    assert ["follow-up", "turn"] == seen
