@@ -464,4 +464,4 @@ async def test_runs_behind_a_run_inherit_what_was_said_about_it(scene: ThreadSce
     systems = [str(request.prompt[0]["content"]) for request in requests]
     assert ["Be brief."] * 3 + ["Be long."] == systems
     assert [0.5] * 3 == [request.settings.get("temperature") for request in requests[:3]]
-    assert ["follow-up", "turn"] == seen
+    assert ["Busy", "follow-up", "turn"] == seen
