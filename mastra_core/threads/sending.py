@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -35,6 +36,8 @@ from mastra_core.threads.turns import ThreadTurns
 from mastra_core.wire.signals import Signal
 
 __all__ = ("SignalSender",)
+
+logger = logging.getLogger(__name__)
 
 
 class SignalSender:
@@ -85,7 +88,7 @@ class SignalSender:
             self._table.drop_if_forgettable(record)
         record = self._table.current(record)
         if not brings_id:
-            return self._route_anywhere(record, agent, signal, target)
+            return _noted(record, self._route_anywhere(record, agent, signal, target))
         earlier = self._accepted.get(record.key, signal.id)
         # What was taken may still get lost: once the thread is free, its rows decide.
         if earlier is not None and not (
@@ -93,7 +96,7 @@ class SignalSender:
         ):
             self._table.drop_if_forgettable(record)
             return SendSignalResult(signal=signal, accepted=quiet(earlier))
-        return self._route_once(record, agent, signal, target)
+        return _noted(record, self._route_once(record, agent, signal, target))
 
     def send_created(
         self, agent: ThreadAgent, signal: Signal, target: SignalTarget
@@ -101,7 +104,8 @@ class SignalSender:
         """Route a signal whose id was given here just now, so nobody can have sent it before."""
         self._check_open()
         accepted = signal.replace(accepted_at=self._clock.now())
-        return self._route(self._record_of(target), agent, accepted, target)
+        record = self._record_of(target)
+        return _noted(record, self._route(record, agent, accepted, target))
 
     def queue(
         self,
@@ -132,12 +136,12 @@ class SignalSender:
             signal = signal.replace(accepted_at=self._clock.now())
             record = self._table.of(target.resource_id, target.thread_id)
             signal = _with_branch(signal, target, is_active=False)
-            return self._wake(record, agent, signal, target, is_turn=True)
+            return _noted(record, self._wake(record, agent, signal, target, is_turn=True))
         signal = self._created(value)
         options = target.if_idle.stream_options
         if options is None:
             options = record.active.stream_options if record.active is not None else {}
-        return self._queue(record, agent, signal, options, owner_id=owner_id)
+        return _noted(record, self._queue(record, agent, signal, options, owner_id=owner_id))
 
     def would_take(self, agent: ThreadAgent, target: SignalTarget) -> bool:
         """Would a signal find a way into this thread, as things stand?"""
@@ -491,6 +495,32 @@ class SignalSender:
             self._table.outside.cancelled(record.key, gone)
         self._table.drop_if_forgettable(record)
         return gone
+
+
+def _noted(record: ThreadRecord, result: SendSignalResult) -> SendSignalResult:
+    """Log what became of a signal, once that is decided (signals.md G18)."""
+
+    def note(accepted: asyncio.Future[Accepted]) -> None:
+        if accepted.cancelled():
+            return
+        error = accepted.exception()
+        answer = None if error is not None else accepted.result()
+        logger.info(
+            "signal routed",
+            extra={
+                "signal_id": result.signal.id,
+                "signal_type": result.signal.type,
+                "resource_id": record.resource_id,
+                "thread_id": record.thread_id,
+                "action": answer.action if answer is not None else "refused",
+                "run_id": answer.run_id if answer is not None else None,
+                "error": getattr(error, "id", type(error).__name__) if error is not None else None,
+            },
+        )
+
+    if isinstance(result.accepted, asyncio.Future):
+        result.accepted.add_done_callback(note)
+    return result
 
 
 def _with_branch(signal: Signal, target: SignalTarget, *, is_active: bool) -> Signal:

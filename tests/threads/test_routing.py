@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from typing import Any
 
 import pytest
@@ -631,3 +632,39 @@ def names_in(value: Any) -> list[str]:
     if isinstance(value, list):
         return [name for item in value for name in names_in(item)]
     return []
+
+
+async def test_every_decision_is_one_line_of_the_log(
+    scene: ThreadScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With signal, thread, action and run; without the words (G18)."""
+    caplog.set_level(logging.INFO, logger="mastra_core.threads.sending")
+    agent = scene.agent(waiting("g"), [text("next")], memory=False)
+    woken = agent.send_message("secret", **T)
+    run_id = (await woken.accepted).run_id
+    await scene.reached("g")
+    sent = [
+        woken,
+        agent.send_message("secret", **T),
+        agent.queue_message("secret", **T),
+        agent.send_message("secret", **T, if_active={"behavior": "discard"}),
+        agent.send_message("secret", **T, if_active={"behavior": "persist"}),
+    ]
+    await asyncio.gather(*(one.accepted for one in sent), return_exceptions=True)
+    queued = (await sent[2].accepted).run_id
+    scene.gates.open("g")
+    await scene.idle()
+
+    lines = [vars(line) for line in caplog.records if line.getMessage() == "signal routed"]
+    by_id = {line["signal_id"]: line for line in lines}
+    noted = [by_id[one.signal.id] for one in sent]
+    assert len(sent) == len(lines)
+    assert [
+        ("wake", run_id, None),
+        ("deliver", run_id, None),
+        ("deliver", queued, None),
+        ("discard", None, None),
+        ("refused", None, "AGENT_SIGNAL_PERSIST_UNAVAILABLE"),
+    ] == [(line["action"], line["run_id"], line["error"]) for line in noted]
+    assert {("r", "t")} == {(line["resource_id"], line["thread_id"]) for line in noted}
+    assert "secret" not in str(noted)
