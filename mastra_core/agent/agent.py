@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -362,13 +363,13 @@ class Agent:
 
     async def generate(self, messages: MessageInput, **options: Any) -> FullOutput:
         """
-        Run the agent to its end and return everything at once.
+        Run the agent to its end and return everything at once; cancelled, it aborts the run.
 
         Raises:
             MastraError: The run could not be set up, or failed.
         """
         output = await RunBuilder(self, self.options(options), holds_thread=False).start(messages)
-        return await output.get_full_output()
+        return await _whole(output)
 
     async def stream_legacy(self, messages: MessageInput, **options: Any) -> ModelOutput:
         """
@@ -497,14 +498,14 @@ class Agent:
     async def resume_generate(self, resume_data: Any, *, run_id: str, **options: Any) -> FullOutput:
         """Like ``resume_stream``, to the end."""
         output = await self.resume_stream(resume_data, run_id=run_id, **options)
-        return await output.get_full_output()
+        return await _whole(output)
 
     async def approve_tool_call_generate(
         self, run_id: str, tool_call_id: str | None = None, **options: Any
     ) -> FullOutput:
         """Like ``approve_tool_call``, to the end."""
         output = await self.approve_tool_call(run_id, tool_call_id, **options)
-        return await output.get_full_output()
+        return await _whole(output)
 
     async def decline_tool_call_generate(
         self,
@@ -515,7 +516,7 @@ class Agent:
     ) -> FullOutput:
         """Like ``decline_tool_call``, to the end."""
         output = await self.decline_tool_call(run_id, tool_call_id, reason, **options)
-        return await output.get_full_output()
+        return await _whole(output)
 
     async def cancel_run(self, run_id: str) -> bool:
         """
@@ -1051,6 +1052,15 @@ class Agent:
         check_ids(thread_id=thread_id)
         check_given_ids(resource_id=resource_id)
         return self._host.threads.active_run_id(resource_id, thread_id)
+
+
+async def _whole(output: ModelOutput) -> FullOutput:
+    """Everything of a run that only its caller can see: it ends with whoever waits for it."""
+    try:
+        return await output.get_full_output()
+    except asyncio.CancelledError:
+        output.abort()
+        raise
 
 
 def _legacy(name: str, other: str) -> RunArgumentError:

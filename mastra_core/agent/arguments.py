@@ -6,7 +6,6 @@ a request, events of a webhook) has no types then.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias, get_args
@@ -32,6 +31,8 @@ __all__ = (
     "check_timeout",
 )
 
+#: No wait is longer, in milliseconds: a hundred years.
+_LONGEST_MS: Final = 100 * 365 * 86_400_000
 #: What a value must be, in words, and whether it is.
 Kind: TypeAlias = tuple[str, Callable[[Any], bool]]
 
@@ -145,7 +146,7 @@ def _is_model_settings(value: Any) -> bool:
 
 def _is_duration(value: object) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value < math.inf  # type: ignore[operator] # a number by then
+    return is_number and 0 < value <= _LONGEST_MS  # type: ignore[operator] # a number by then
 
 
 def _is_list(value: object) -> bool:

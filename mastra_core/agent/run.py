@@ -323,6 +323,10 @@ class RunBuilder:
         signal = self._options.abort_signal
         if signal is None:
             return None
+        if signal.is_set():
+            # Before anything is asked.
+            interrupt.abort()
+            return None
 
         async def watch() -> None:
             await signal.wait()

@@ -53,6 +53,7 @@ def model_of(agent: Agent) -> ScriptedModel:
         {"instructions": 5},
         {"system": [5]},
         {"model_settings": 5},
+        {"model_settings": {"timeout": {"totalMs": 10**400}}},
         {"provider_options": "fast"},
         {"stop_when": 5},
         {"active_tools": 5},

@@ -631,6 +631,36 @@ async def test_an_abort_in_mid_text_keeps_what_streamed(make_agent: MakeAgent) -
     assert (output.message_id, "Partial answer") == (answer["id"], answer["content"]["content"])
 
 
+async def test_a_signal_that_is_set_already_aborts_before_anything_is_asked(
+    make_agent: MakeAgent,
+) -> None:
+    asked = ScriptedModel([[text("never")]])
+    agent = make_agent(model=asked)
+    stop = asyncio.Event()
+    stop.set()
+
+    output = await agent.stream("hi", abort_signal=stop, **THREAD)
+
+    assert ["abort", "finish"] == (await types_of(output))[-2:]
+    assert ("aborted", []) == (await output.finish_reason, asked.requests)
+
+
+async def test_a_generated_answer_ends_with_whoever_waits_for_it(make_agent: MakeAgent) -> None:
+    """Nobody else could ever see it (http.md 2.4); what was said is kept, as by any abort."""
+    gates = Gates()
+    said = [text("half "), {"type": "gate", "name": "g"}, text("whole")]
+    agent = make_agent(model=ScriptedModel([said], gates=gates))
+    waiting = asyncio.create_task(agent.generate("hi", **THREAD))
+    await gates.reached("g")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(30):
+        await agent.host.runs.join()
+
+    assert "half " == (await stored_messages(agent))[-1]["content"]["content"]
+
+
 @case("streaming", 25)
 async def test_a_failed_run_raises_for_whoever_waits_for_its_text(make_agent: MakeAgent) -> None:
     """Nobody mistakes a failure for an empty answer (decisions.md 7)."""
