@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,13 +20,16 @@ from mastra_conformance.faults.addresses import through_port
 from mastra_conformance.faults.outcomes import until
 from mastra_conformance.faults.proxy import Network, open_network
 from mastra_conformance.suites.pubsub.support import Recorder, eventually, make_event
+from mastra_core.base.ids import UuidIds
 from mastra_core.errors import PubSubError
 from mastra_core.plugins.context import AdapterContext
 from mastra_postgres import PostgresStorage
 from mastra_postgres.bus_dialect import PostgresBusDialect
+from mastra_postgres.client import open_client
 from mastra_postgres.dialect import PostgresDialect
-from mastra_postgres.listener import channel_of
+from mastra_postgres.listener import PostgresDoorbell, channel_of
 from mastra_postgres.pubsub import PostgresPubSub
+from mastra_postgres.settings import PostgresConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +156,32 @@ async def test_a_lost_listener_comes_back(url: str, caplog: pytest.LogCaptureFix
 
 
 @case("pubsub_and_lease", 74)
+async def test_a_lost_listener_touches_no_socket_of_others(
+    url: str, query: Callable[..., list[Any]]
+) -> None:
+    """The driver closes its socket; somebody else's, with the same number, goes on being read."""
+    parts = urlsplit(url)
+    async with open_client(PostgresConnection(url=url)) as client:
+        bell = PostgresDoorbell(client, "public", UuidIds())
+        await bell._connect()
+        connection = bell._connection
+        assert connection is not None
+        number = connection.fileno()
+        query("SELECT pg_terminate_backend(%s)", connection.info.backend_pid)
+        with pytest.raises(psycopg.OperationalError):
+            await bell._execute(connection, ["SELECT 1"])
+        others = []
+        while not any(one.get_extra_info("socket").fileno() == number for one in others):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            others.append(writer)
+
+        await bell.aclose()
+
+        for writer in others:
+            assert writer.transport.is_reading()
+            writer.close()
+
+
 async def test_a_half_open_listener_is_noticed(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its packets vanish and nobody is told: within 15 s it knows; until then it looks."""
     seen, member = Recorder(), Recorder()

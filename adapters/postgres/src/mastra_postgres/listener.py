@@ -76,7 +76,8 @@ class PostgresDoorbell(LocalDoorbell):
         self._schema = schema
         self._own = ids.new("listener")
         self._connection: psycopg.AsyncConnection[Any] | None = None
-        self._fd = -1
+        #: Of the socket that is looked at; None while nobody looks.
+        self._fd: int | None = None
         self._using = asyncio.Lock()
         #: Channels that somebody here follows, and those that the connection listens to.
         self._names: dict[str, str] = {}
@@ -217,8 +218,7 @@ class PostgresDoorbell(LocalDoorbell):
                 self._listened = set()
                 await self._execute(connection, [f'LISTEN "{self._probe_channel}"'])
                 self._connection = connection
-                self._fd = connection.fileno()
-                asyncio.get_running_loop().add_reader(self._fd, self._on_readable)
+                self._look_out(connection)
         except BaseException:
             if self._connection is not connection:
                 await connection.close()
@@ -253,19 +253,31 @@ class PostgresDoorbell(LocalDoorbell):
     ) -> None:
         if not commands:
             return
-        loop = asyncio.get_running_loop()
-        is_watched = connection is self._connection
-        if is_watched:
-            # The driver waits on the same socket.
-            loop.remove_reader(self._fd)
+        # The driver waits on the same socket.
+        self._look_away()
         try:
             async with asyncio.timeout(_ALIVE_WITHIN):
                 listed = list(commands)
                 for first in range(0, len(listed), _AT_ONCE):
                     await connection.execute("; ".join(listed[first : first + _AT_ONCE]).encode())
         finally:
-            if is_watched and connection is self._connection and not connection.closed:
-                loop.add_reader(self._fd, self._on_readable)
+            if connection is self._connection and not connection.closed:
+                self._look_out(connection)
+
+    def _look_out(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Hear of what comes on the socket."""
+        self._fd = connection.fileno()
+        asyncio.get_running_loop().add_reader(self._fd, self._on_readable)
+
+    def _look_away(self) -> None:
+        """
+        Hear no more of the socket; idempotent.
+
+        Before the driver may close it: its number is somebody else's then.
+        """
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            asyncio.get_running_loop().remove_reader(fd)
 
     def _on_readable(self) -> None:
         connection = self._connection
@@ -280,7 +292,7 @@ class PostgresDoorbell(LocalDoorbell):
         except psycopg.Error:
             is_lost = True
         if is_lost:
-            asyncio.get_running_loop().remove_reader(self._fd)
+            self._look_away()
             self._lost.set()
 
     def _on_notify(self, notice: psycopg.Notify) -> None:
@@ -297,7 +309,7 @@ class PostgresDoorbell(LocalDoorbell):
         self._probed.clear()
         self._listened = set()
         if connection is not None:
-            asyncio.get_running_loop().remove_reader(self._fd)
+            self._look_away()
             connection.remove_notify_handler(self._on_notify)
             with suppress(psycopg.Error, OSError):
                 await connection.close()
