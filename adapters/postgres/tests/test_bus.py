@@ -170,7 +170,7 @@ async def test_a_lost_listener_touches_no_socket_of_others(
         query("SELECT pg_terminate_backend(%s)", connection.info.backend_pid)
         with pytest.raises(psycopg.OperationalError):
             await bell._execute(connection, ["SELECT 1"])
-        others = []
+        others: list[asyncio.StreamWriter] = []
         while not any(one.get_extra_info("socket").fileno() == number for one in others):
             _, writer = await asyncio.open_connection(parts.hostname, parts.port)
             others.append(writer)
@@ -178,7 +178,8 @@ async def test_a_lost_listener_touches_no_socket_of_others(
         await bell.aclose()
 
         for writer in others:
-            assert writer.transport.is_reading()
+            transport: Any = writer.transport
+            assert transport.is_reading()
             writer.close()
 
 
