@@ -86,6 +86,19 @@ async def test_an_absent_server_is_told_in_time(nowhere: str) -> None:
         assert "Is the server running" in str(getattr(caught.value, "hint", ""))
 
 
+async def test_what_the_url_tells_the_driver_holds(server: str, database: Database) -> None:
+    """Times and numbers of connections, too, for which we have options of our own."""
+    mark = "&" if "?" in server else "?"
+    url = f"{server}{mark}mastra_database={database.name}&maxPoolSize=3&appName=shop"
+    async with MongoStorage(url) as store:
+        health = await store.health()
+        client = store._host.pool.client
+
+    assert health.pool is not None
+    assert 3 == health.pool.limit
+    assert "shop" == client.options.pool_options.appname
+
+
 async def test_a_server_without_tls_is_told(server: str) -> None:
     mark = "&" if "?" in server else "?"
     store = MongoStorage(f"{server}{mark}tls=true&mastra_connect_timeout_ms=1000")

@@ -17,7 +17,7 @@ class ConnectionCounter(monitoring.ConnectionPoolListener):
         self._in_use = 0
         self._waiting = 0
 
-    def state(self, limit: int) -> PoolState:
+    def state(self, limit: int | None) -> PoolState:
         """The connections right now."""
         return PoolState(
             size=self._open, in_use=self._in_use, limit=limit, waiting=max(0, self._waiting)

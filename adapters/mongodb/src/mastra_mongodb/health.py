@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
+from math import isfinite
 from typing import Any, Final
 
 from pymongo.errors import OperationFailure
@@ -42,13 +43,19 @@ async def look_at(pool: MongoPool, clock: Clock, *, prefix: str) -> StoreHealth:
         setup=_setup(hello),
         latency_ms=trip.latency_ms,
         clock_skew_ms=trip.skew_ms,
-        pool=pool.connections.state(pool.settings.pool_size),
+        pool=pool.connections.state(_most(pool)),
         node_peers=[
             *await _connected(pool),
             *traces_in_tables(names, prefix=prefix, noun="collections"),
         ],
         warnings=[warning async for warning in _warnings(pool)],
     )
+
+
+def _most(pool: MongoPool) -> int | None:
+    """How many connections the driver may open; the URL may have told it."""
+    most = pool.client.options.pool_options.max_pool_size
+    return int(most) if most and isfinite(most) else None
 
 
 def _setup(hello: Mapping[str, Any]) -> str:

@@ -123,20 +123,25 @@ class MongoPool:
             OldServerError: It isn't supported.
         """
         settings = self.settings
+        patience_ms = min(settings.connect_timeout_ms, settings.request_timeout_ms)
+        options: dict[str, Any] = {
+            "appName": "mastra-core-python",
+            "maxPoolSize": settings.pool_size,
+            "timeoutMS": settings.request_timeout_ms,
+            "serverSelectionTimeoutMS": patience_ms,
+            "connectTimeoutMS": settings.connect_timeout_ms,
+            "waitQueueTimeoutMS": settings.request_timeout_ms,
+        }
+        said = settings.driver_options
         self._client = AsyncMongoClient(
             settings.address,
-            appname="mastra-core-python",
-            maxPoolSize=settings.pool_size,
-            timeoutMS=settings.request_timeout_ms,
-            serverSelectionTimeoutMS=min(settings.connect_timeout_ms, settings.request_timeout_ms),
-            connectTimeoutMS=settings.connect_timeout_ms,
-            waitQueueTimeoutMS=settings.request_timeout_ms,
             event_listeners=[self.connections],
+            **{name: value for name, value in options.items() if name.lower() not in said},
         )
         # Within its time for a call the driver looks for a server again and again.
-        patience_ms = min(settings.connect_timeout_ms, settings.request_timeout_ms)
+        patience_s = min(self._client.options.server_selection_timeout, patience_ms / 1000)
         try:
-            with pymongo.timeout(patience_ms / 1000):
+            with pymongo.timeout(patience_s):
                 hello, build = await asyncio.gather(
                     self._client.admin.command("hello"), self._client.admin.command("buildInfo")
                 )

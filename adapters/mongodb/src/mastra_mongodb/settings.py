@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field
 
@@ -71,6 +71,12 @@ class MongoSettings(UrlSettings, BusOptions):
         if not self.url.startswith(_SCHEMES):
             raise InvalidUrlError(url=self.url, reason="it is no MongoDB address")
         return self.url
+
+    @property
+    def driver_options(self) -> frozenset[str]:
+        """What the URL tells the driver, in lower case; it wins over what we would say."""
+        query = urlsplit(self.url).query
+        return frozenset(name.lower() for name, _ in parse_qsl(query, keep_blank_values=True))
 
     @property
     def database_name(self) -> str:
