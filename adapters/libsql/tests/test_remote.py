@@ -268,6 +268,15 @@ async def test_a_server_that_is_not_there(unused_tcp_port: int) -> None:
             await LibSQLStorage(f"{scheme}://127.0.0.1:{unused_tcp_port}").init()
 
         assert caught.value.retryable
+        assert "Is the server running" in str(caught.value.hint)
+
+
+async def test_tls_to_a_server_without_it_is_hinted_at(url: str) -> None:
+    secure = url.replace("://", "s://")
+    with pytest.raises(StorageConnectionError) as caught:
+        await LibSQLStorage(secure).init()
+
+    assert "may not speak TLS" in str(caught.value.hint)
 
 
 async def test_a_server_that_never_answers(unused_tcp_port: int) -> None:

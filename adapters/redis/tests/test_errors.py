@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import BusyLoadingError, MaxConnectionsError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from mastra_conformance.servers import RunningServer
 from mastra_conformance.servers.local import free_port
@@ -130,6 +131,18 @@ async def test_tls_to_a_server_without_it_is_hinted_at(own_server: RunningServer
     assert isinstance(error, StorageConnectionError)
     assert error.hint is not None
     assert "redis://" in error.hint
+
+
+def test_a_certificate_that_nobody_vouches_for_is_hinted_at() -> None:
+    """Another scheme wouldn't help."""
+    fault = fault_of(
+        RedisConnectionError(
+            "Error 1 connecting to db:6379. [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify "
+            "failed: self-signed certificate."
+        )
+    )
+
+    assert "ssl_ca_certs" in str(fault.hint)
 
 
 async def test_a_server_that_hangs_up_may_want_tls() -> None:

@@ -94,6 +94,7 @@ def _fault(exc: Exception, operation: str, place: str) -> StorageError:
             return StorageConnectionError(
                 f"{place} can't be reached for {operation}: {exc or type(exc).__name__}.",
                 id=found,
+                hint=_hint_for(str(exc)),
                 details=facts,
             )
         case _:
@@ -220,6 +221,18 @@ def _doubtful(exc: Exception, operation: str, place: str) -> StorageError:
     return fault
 
 
+def _hint_for(text: str) -> str:
+    """What to look at first when a server can't be reached."""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "Its certificate isn't trusted here: let SSL_CERT_FILE name the one who signed it."
+    if "SSL:" in text:
+        return "The server may not speak TLS on this port: use libsql+http:// or libsql+ws://."
+    return (
+        "Is the server running, and are host and port right? "
+        "If it wants TLS, use libsql+https:// or libsql+wss://."
+    )
+
+
 def _remote_fault(exc: Exception, operation: str, place: str) -> StorageError:
     found = error_id(operation)
     code, text = _code(exc), str(exc)
@@ -239,6 +252,7 @@ def _remote_fault(exc: Exception, operation: str, place: str) -> StorageError:
         return StorageConnectionError(
             f"{place} can't be reached for {operation}: {text or type(exc).__name__}.",
             id=found,
+            hint=_hint_for(text),
             details=facts,
         )
     if isinstance(exc, sqlite3.Error):

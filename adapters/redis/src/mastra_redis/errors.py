@@ -173,6 +173,11 @@ def _unreachable(exc: BaseException) -> Fault:
 
 def _hint_for(exc: BaseException, text: str) -> str:
     words = text.lower()
+    if isinstance(exc, ssl.SSLCertVerificationError) or "certificate_verify_failed" in words:
+        return (
+            "Its certificate isn't trusted: name the one who signed it with ssl_ca_certs=FILE "
+            "in the URL, and check the host's name."
+        )
     if isinstance(exc, ssl.SSLError) or any(w in words for w in ("ssl", "wrong version", "tls")):
         return "The server may not speak TLS on this port: use redis:// instead of rediss://."
     if "closed by server" in words or "reset by peer" in words or "incompleteread" in words:
