@@ -53,8 +53,10 @@ _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 #: Their only answer is a message out of turn.
 _UNANSWERED: Final = frozenset({"SUBSCRIBE", "UNSUBSCRIBE"})
-#: Commands that are written in one go at most.
-_BATCH: Final = 1_000
+#: Commands that are written in one go at most; more take longer than others like to wait.
+_BATCH: Final = 128
+#: Callers that get their replies in one round of the event loop at most.
+_ANSWERED: Final = 32
 
 
 class LinkClosedError(Exception):
@@ -399,7 +401,7 @@ class Link:
                     self.writes += 1
                     packed = b"".join([_packed(call) for call in calls])
                     await connection.send_packed_command(packed, check_health=False)
-                if len(self._queue) > _BATCH:
+                if self._queue:
                     await asyncio.sleep(0)
             await self._work.wait()
 
@@ -422,7 +424,12 @@ class Link:
     async def _read(self, connection: AbstractConnection) -> None:
         sent = self._sent
         read = connection.read_response
+        answered = 0
         while True:
+            if answered >= _ANSWERED:
+                # What these callers do now is done before the next ones are woken.
+                answered = 0
+                await asyncio.sleep(0)
             try:
                 reply = await read(
                     disable_decoding=True,
@@ -448,6 +455,7 @@ class Link:
             waiting = call.reply
             if waiting.done():
                 continue
+            answered += 1
             if isinstance(reply, Exception):
                 waiting.set_exception(reply)
             else:

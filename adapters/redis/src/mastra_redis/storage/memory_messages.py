@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Protocol
 
 from mastra_core.base import jsonjs
 from mastra_core.base.isotime import epoch_ms, parse_iso
+from mastra_core.base.pace import in_turns
 from mastra_core.contracts.storage.memory import DateRange, IncludeMessage, MessagePage, OrderBy
 from mastra_core.errors import StorageArgumentError, StorageTimeoutError
 from mastra_core.rules.arguments import check_text, check_thread_ids
@@ -44,6 +45,8 @@ __all__ = ("MessageStore",)
 _ORDER_FIELDS: Final = ("createdAt",)
 _TRIES: Final = 50
 _PORTION: Final = 1_000
+#: So many messages are written or read in one round of the event loop.
+_MESSAGES_AT_ONCE: Final = 100
 #: What a script says if nobody knows whether all messages belong to a resource.
 _UNCOUNTED: Final = 2
 
@@ -90,9 +93,14 @@ class MessageStore:
         batch = [without_filler(message) for message in collapse_batch(messages)]
         if not batch:
             return []
+        words = await in_turns(
+            batch,
+            lambda some: [message_words(message, "*") for message in some],
+            at_once=_MESSAGES_AT_ONCE,
+        )
         answer = await self._write(
             "save_messages",
-            messages=[message_words(message, "*") for message in batch],
+            messages=words,
             touched=[raw(name) for name in sorted(threads_touched(*batch))],
         )
         if answer[0] != 1:
@@ -103,10 +111,14 @@ class MessageStore:
                     f"{message.thread_id!r}: ids with colons can give one key."
                 )
             refuse_move(message.replace(thread_id=text(answer[3])), message)
-        return [
-            _copied(message.replace(created_at=parse_iso(created.decode())))
-            for message, created in zip(batch, answer[1:], strict=True)
-        ]
+        return await in_turns(
+            list(zip(batch, answer[1:], strict=True)),
+            lambda some: [
+                _copied(message.replace(created_at=parse_iso(created.decode())))
+                for message, created in some
+            ],
+            at_once=_MESSAGES_AT_ONCE,
+        )
 
     async def update_messages(self, patches: Sequence[Mapping[str, Any]]) -> list[Message]:
         """Patch all or none, in one step of the server."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from mastra_core.base.isotime import epoch_ms
+from mastra_core.base.pace import in_turns
 from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.errors import (
     NotificationExistsError,
@@ -47,6 +48,8 @@ _Rule = Callable[[NotificationRecord, Sidecar], _Pair | None]
 
 #: How many records a filtered list reads at once.
 _PORTION: Final = 200
+#: How many records are read in one round of the event loop.
+_RECORDS_AT_ONCE: Final = 100
 #: How often a keyed create looks anew after others were faster.
 _TRIES: Final = 200
 _MAX_SCOPES: Final = 2_000
@@ -270,9 +273,14 @@ class RedisNotifications(ClaimStore):
                 [self._keys.notification(thread_id, ""), offset, portion],
                 repeatable=True,
             )
+            records = await in_turns(
+                [one for one in texts if one],
+                lambda some: [self._record(one) for one in some],
+                at_once=_RECORDS_AT_ONCE,
+            )
             found += [
                 record
-                for record in map(self._record, filter(None, texts))
+                for record in records
                 if (priorities is None or record.priority in priorities)
                 and (not source or record.source == source)
                 and (not resource_id or record.resource_id == resource_id)
