@@ -19,6 +19,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from mastra_core.base.jsonjs import encode_bytes
+from mastra_core.base.pace import in_turns
 from mastra_core.contracts.storage import PruneOptions, PrunePolicy, PruneResult
 from mastra_core.errors import (
     NotificationExistsError,
@@ -54,6 +55,8 @@ __all__ = ("MongoNotifications",)
 
 #: Ids in one command of a bulk update.
 _BULK = 1_000
+#: How many records are read in one round of the event loop.
+_RECORDS_AT_ONCE = 100
 
 _INBOX = (("updatedAt", -1), ("createdAt", -1), ("id", 1))
 _MAPS = ("attributes", "metadata")
@@ -305,7 +308,8 @@ class MongoNotifications(ClaimStore):
             cursor = self._records.find(wanted).sort(list(_INBOX))
             if limit is not None and folds:
                 cursor = cursor.limit(limit)
-            records = RECORDS.models(await cursor.to_list())
+            found = await cursor.to_list()
+        records = await in_turns(found, RECORDS.models, at_once=_RECORDS_AT_ONCE)
         if folds:
             return records
         return [record for record in records if rules.matches_search(record, search)][:limit]
