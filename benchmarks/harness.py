@@ -198,6 +198,8 @@ class Result:
     best_ratio: float | None = None
     #: Why there are no figures.
     not_run: str | None = None
+    #: What the first two figures are, if no times.
+    unit: str = "µs"
 
 
 async def measure(scenario: Scenario, *, rounds: int) -> Result:

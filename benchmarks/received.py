@@ -37,7 +37,7 @@ _WORKFLOW: Final = "agentic-loop"
 
 async def measure_received(place: Place, *, rounds: int, only: str) -> AsyncIterator[Result]:
     """Bytes of some pages, against their size as JSON."""
-    names = {f"bytes of {size} of {RUNS} suspended runs": size for size in PAGES}
+    names = {f"a page of {size} of {RUNS} suspended runs": size for size in PAGES}
     if not any(only in f"{place.backend}: {name}" for name in names):
         return
     async with place.open_store(place.url_of("received")) as store:
@@ -105,7 +105,8 @@ async def _page(  # noqa: PLR0917 - a row of a table
     return Result(
         name=name,
         backend=backend,
-        against="the page as JSON, in bytes",
+        against="the page as JSON",
+        unit="bytes",
         tasks=1,
         ours_us=count,
         floor_us=shown,

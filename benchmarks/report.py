@@ -30,15 +30,17 @@ _PACKAGES = (
     "sqlalchemy",
     "pydantic",
 )
-_HEAD = ("scenario", "callers", "ours µs", "floor µs", "ratio", "best", "goal", "met?")
+_HEAD = ("scenario", "callers", "ours", "floor", "ratio", "best", "goal", "met?")
 _WORDS = {True: "yes", False: "MISSED", None: ""}
 
 
 def tables(results: Sequence[Result]) -> str:
-    """One table for each backend and what it is compared with, in the order of measuring."""
+    """One table for each backend, unit and what it is compared with, in the order of measuring."""
     parts = []
-    for (backend, against), group in groupby(results, key=lambda one: (one.backend, one.against)):
-        title = f"{backend}, against {against}" if against else backend
+    for (backend, against, unit), group in groupby(
+        results, key=lambda one: (one.backend, one.against, one.unit)
+    ):
+        title = f"{backend}, against {against}, {unit}" if against else f"{backend}, {unit}"
         parts.append(f"{title}\n{_table(list(group))}")
     return "\n\n".join(parts)
 

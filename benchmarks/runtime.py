@@ -212,7 +212,7 @@ async def _scenarios(runs: Runs, folder: Path) -> AsyncIterator[Scenario | Resul
         held = await bytes_per_chunk(runs, **options)
         yield Result(
             name=f"bytes per chunk of {LONG}, {name}", backend=BACKEND, against="", tasks=1,
-            ours_us=round(held, 1), floor_us=None, ratio=None, goal="–", met=None,
+            ours_us=round(held, 1), floor_us=None, ratio=None, goal="–", met=None, unit="bytes",
         )  # fmt: skip
     start = _Start(folder / "bytecode", on_processor=runs.clock is time.process_time)
     yield _scenario(
