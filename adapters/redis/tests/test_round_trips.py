@@ -83,6 +83,10 @@ async def test_a_call_is_a_round_trip(store: RedisStorage, executed: Executed) -
         ),
         "runs": lambda: runs.list_workflow_runs(page=0, per_page=20),
         "save messages": lambda: memory.save_messages([message(f"m{n}") for n in range(10)]),
+        "raise a fence": lambda: memory.raise_fence(("k", 1)),
+        "save messages as an owner": lambda: memory.guarded(("k", 1)).save_messages(
+            [message(f"m{n}") for n in range(10)]
+        ),
         "history": lambda: memory.list_messages("t", per_page=40),
         "history of a resource": lambda: memory.list_messages("t", resource_id="r", per_page=40),
         "threads": lambda: memory.list_threads(resource_id="r"),
