@@ -384,6 +384,7 @@ class Mastra:
                 ttl_ms=self._thread_settings.lease_ttl_ms,
                 take=self.threads.take_claimed,
                 cancel=self.threads.cancel_signals,
+                times=self._thread_settings.claim_times,
                 signer=self.threads.signer,
             )
             stack.push_async_callback(self.threads.claims.aclose)
@@ -454,6 +455,9 @@ class Mastra:
             ),
             guards=store.memory if "storage.guarded_writes" in store.capabilities else None,
             ttl_ms=self._thread_settings.lease_ttl_ms,
+            renew_ms=self._thread_settings.lease_renew_ms,
+            hand_over_ms=self._thread_settings.hand_over_ms,
+            keep_parts_ms=self._thread_settings.keep_parts_ms,
             signer=self.threads.signer,
         )
         return OutsideThreads(self.threads, backends, find_agent=self._find_turns)

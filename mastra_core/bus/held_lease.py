@@ -45,6 +45,7 @@ class HeldLease:
         ttl_ms: How long the key stays ours without renewal.
         holder: This incarnation of the owner.
         clock: Measures the deadline.
+        renew_ms: How often it is renewed; a third of the time if not given.
         on_error: What a failing provider means when acquiring: ``closed`` raises;
             ``open`` goes on without a fence and keeps trying.
     """
@@ -58,6 +59,7 @@ class HeldLease:
         *,
         holder: str | None = None,
         clock: Clock | None = None,
+        renew_ms: int | None = None,
         on_error: OnError = "closed",
     ) -> None:
         self.key = key
@@ -66,6 +68,7 @@ class HeldLease:
         self.fence: int | None = None
         self._provider = provider
         self._ttl_ms = ttl_ms
+        self._renew_ms = ttl_ms / _RENEWALS_PER_TTL if renew_ms is None else renew_ms
         self._holder = holder
         self._clock = clock or SystemClock()
         self._on_error = on_error
@@ -200,7 +203,7 @@ class HeldLease:
 
     async def _keep(self) -> None:
         """Renew until cancelled; an error is tried again until the deadline."""
-        pause = self._ttl_ms / 1000 / _RENEWALS_PER_TTL
+        pause = self._renew_ms / 1000
         while True:
             await self._clock.sleep(min(pause, self._left()))
             if self._left() <= 0:
@@ -214,7 +217,7 @@ class HeldLease:
             if answer is None:
                 pause = self._ttl_ms / 1000 / _RETRIES_PER_TTL
             else:
-                pause = self._ttl_ms / 1000 / _RENEWALS_PER_TTL
+                pause = self._renew_ms / 1000
                 self._extend_deadline(started)
 
     async def _try_renewal(self) -> bool | None:

@@ -72,7 +72,8 @@ class LeaseKeeper:
         provider: Where the leases live.
         holder: This process.
         clock: Measures the local deadline.
-        ttl_ms: How long a thread stays ours without renewal; it is renewed three times as often.
+        ttl_ms: How long a thread stays ours without renewal.
+        renew_ms: How often it is renewed; three times in that time if not given.
         on_lost: Told the thread and the run when a lease ended without being let go.
         raise_fence: Refuses what former owners still write; called before a lease is ours.
     """
@@ -85,11 +86,13 @@ class LeaseKeeper:
         clock: Clock,
         on_lost: Callable[[str, str, LeaseLostError], None],
         ttl_ms: int = LEASE_TTL_MS,
+        renew_ms: int | None = None,
         raise_fence: Callable[[FenceToken], Awaitable[None]] | None = None,
     ) -> None:
         self.provider = provider
         self._raise_fence = raise_fence
         self.ttl_ms = ttl_ms
+        self._renew_ms = renew_ms
         self._holder = holder
         self._clock = clock
         self._on_lost = on_lost
@@ -130,7 +133,13 @@ class LeaseKeeper:
         attempt = 1
         while True:
             held = HeldLease(
-                self.provider, key, run_id, self.ttl_ms, holder=self._holder, clock=self._clock
+                self.provider,
+                key,
+                run_id,
+                self.ttl_ms,
+                holder=self._holder,
+                clock=self._clock,
+                renew_ms=self._renew_ms,
             )
             owner = await self._acquire(held)
             if owner is not None:

@@ -42,8 +42,6 @@ __all__ = ("OutsideThreads",)
 
 logger = logging.getLogger(__name__)
 
-#: How long a signal is offered to owners that let the thread go meanwhile (signals.md G4).
-_FORWARD_SECONDS: Final = 5.0
 #: How often a signal is answered whose answer can't be stored.
 _STORING_ATTEMPTS: Final = 5
 #: How long a thread at rest is still heard: senders of version 1.71 that were refused the lease a
@@ -184,7 +182,7 @@ class OutsideThreads:
             failure = None if keeping.cancelled() else keeping.exception()
         if failure is not None:
             raise failure
-        deadline = self._runtime.clock.monotonic() + _FORWARD_SECONDS
+        deadline = self._runtime.clock.monotonic() + self.reach.hand_over_seconds
         offered: str | None = None
         while owner is not None:
             taken_by = run_id_from_owner(owner) or owner

@@ -44,15 +44,10 @@ __all__ = ("Backends", "ReachedThreads", "ThreadReach")
 
 logger = logging.getLogger(__name__)
 
-#: How long a sender waits until the owner says that it has a signal that nobody else keeps (G4).
-_RECEIPT_SECONDS: Final = 5.0
 #: How long it waits if the signal stands in the inbox.
 _SILENT_SECONDS: Final = 0.5
 #: What an owner of version 1.71 takes between the end of a run and the end of its lease.
 _LETTING_GO_SECONDS: Final = 0.05
-#: How long the parts of a run are kept for slow readers after its end. The other language deletes
-#: those of a stored run at once, and readers that are behind never see its end.
-_TRIM_SECONDS: Final = 30.0
 
 
 class ReachedThreads(Protocol):
@@ -140,6 +135,14 @@ class Backends:
     guards: MemoryStorage | None = None
     #: Milliseconds until a thread of a process that doesn't answer is free.
     ttl_ms: int = LEASE_TTL_MS
+    #: How often its lease is renewed; three times in that time if not given.
+    renew_ms: int | None = None
+    #: How long a signal is offered to owners, also until one says that it has what nobody else
+    #: keeps (G4).
+    hand_over_ms: int = 5_000
+    #: How long the parts of a run are kept for slow readers after its end. The other language
+    #: deletes those of a stored run at once, and readers that are behind never see its end.
+    keep_parts_ms: int = 30_000
     #: Tells control events of ours from those of strangers.
     signer: EventSigner = field(default_factory=EventSigner)
 
@@ -160,6 +163,8 @@ class ThreadReach:
         self._threads = threads
         self._pubsub = backends.pubsub
         self._signer = backends.signer
+        self.hand_over_seconds = backends.hand_over_ms / 1000
+        self._keep_seconds = backends.keep_parts_ms / 1000
         self._clock = backends.clock
         self._guards = backends.guards
         self._leases = (
@@ -171,6 +176,7 @@ class ThreadReach:
                 clock=backends.clock,
                 on_lost=threads.lease_lost,
                 ttl_ms=backends.ttl_ms,
+                renew_ms=backends.renew_ms,
                 raise_fence=None if backends.guards is None else backends.guards.raise_fence,
             )
         )
@@ -411,7 +417,7 @@ class ThreadReach:
         """Storage has what this run said, or nobody needs it: readers get time to take it (17.8)."""
         if self._pubsub is None or self._tasks.is_closed:
             return
-        self._trims.append((self._clock.monotonic() + _TRIM_SECONDS, key, run_id))
+        self._trims.append((self._clock.monotonic() + self._keep_seconds, key, run_id))
         if len(self._trims) == 1:
             self._tasks.start(self._trim(self._pubsub), name="trim topics")
 
@@ -447,7 +453,7 @@ class ThreadReach:
             entry.signal.id, asyncio.get_running_loop().create_future()
         )
         # What stands in the inbox is answered in any case; else only the owner's word counts.
-        patience = _RECEIPT_SECONDS if self.inbox is None else _SILENT_SECONDS
+        patience = self.hand_over_seconds if self.inbox is None else _SILENT_SECONDS
         try:
             async with self._heard(key):
                 await self.publish(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mastra_core.contracts.lease import MAX_TTL_MS, MIN_TTL_MS
 from mastra_core.errors import ConfigError, shown
+from mastra_core.threads.claims import ClaimTimes
 from mastra_core.threads.queues import (
     MAX_PROCESS_SIGNALS,
     MAX_PROCESS_SIZE,
@@ -20,15 +21,38 @@ from mastra_core.threads.signing import MIN_KEY_BYTES, EventSigner
 
 __all__ = ("ThreadSettings", "settings_from")
 
+_TIMES: Final = (
+    "suspended_run_ttl_ms",
+    "hand_over_ms",
+    "keep_parts_ms",
+    "owner_discovery_ms",
+    "owner_discovery_in_all_ms",
+    "owner_acceptance_ms",
+    "clock_grace_ms",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadSettings:
     """How long processes keep threads, and how much waits there; equal in all processes."""
 
-    #: Milliseconds until a thread of a dead process is free; renewed three times as often.
+    #: Milliseconds until a thread of a dead process is free.
     lease_ttl_ms: int = 15_000
+    #: How often a process says that it is alive; three times in that time if not given.
+    lease_renew_ms: int | None = None
     #: Milliseconds for which a parked run keeps its thread; later it is resumed from storage.
     suspended_run_ttl_ms: int = 1_800_000
+    #: How long a signal is offered to other processes while the thread changes hands.
+    hand_over_ms: int = 5_000
+    #: How long the parts of a run stay on the bus after its end, for readers that are behind.
+    keep_parts_ms: int = 30_000
+    #: How long the first look for the session that claims a thread takes, and all looks together.
+    owner_discovery_ms: int = 100
+    owner_discovery_in_all_ms: int = 1_000
+    #: How long such a session has to take a signal.
+    owner_acceptance_ms: int = 5_000
+    #: How far the clocks of two processes may be apart when they ask each other.
+    clock_grace_ms: int = 5_000
     #: Waiting signals of one thread, and their bytes; more are refused when they are sent.
     max_waiting_signals: int = MAX_SIGNALS
     max_waiting_bytes: int = MAX_SIZE
@@ -55,6 +79,16 @@ class ThreadSettings:
         return EventSigner([key.encode() for key in keys])
 
     @property
+    def claim_times(self) -> ClaimTimes:
+        """How long is waited for sessions that claim a thread."""
+        return ClaimTimes(
+            discovery=self.owner_discovery_ms,
+            discovery_in_all=self.owner_discovery_in_all_ms,
+            acceptance=self.owner_acceptance_ms,
+            grace=self.clock_grace_ms,
+        )
+
+    @property
     def limits(self) -> QueueLimits:
         """
         How much may wait.
@@ -73,9 +107,12 @@ class ThreadSettings:
         self.limits, self.signer  # noqa: B018 - they refuse what can't be one
         for name, lowest, highest in (
             ("lease_ttl_ms", MIN_TTL_MS, MAX_TTL_MS),
-            ("suspended_run_ttl_ms", 1, 10 * 365 * MAX_TTL_MS),
+            ("lease_renew_ms", 1, self.lease_ttl_ms),
+            *((name, 1, 10 * 365 * MAX_TTL_MS) for name in _TIMES),
         ):
             value = getattr(self, name)
+            if value is None and name == "lease_renew_ms":
+                continue
             if type(value) is not int or not lowest <= value <= highest:
                 raise ConfigError(
                     f"{name} must be a whole number of milliseconds between {lowest} and "
@@ -86,7 +123,10 @@ class ThreadSettings:
 #: Setting → environment variable, as in the other language.
 _VARIABLES: Final[Mapping[str, str]] = {
     "lease_ttl_ms": "MASTRA_AGENT_THREAD_LEASE_TTL_MS",
+    "lease_renew_ms": "MASTRA_AGENT_THREAD_LEASE_RENEW_INTERVAL_MS",
     "suspended_run_ttl_ms": "MASTRA_SUSPENDED_RUN_TTL_MS",
+    "owner_discovery_ms": "MASTRA_AGENT_THREAD_OWNER_DISCOVERY_TIMEOUT_MS",
+    "owner_discovery_in_all_ms": "MASTRA_AGENT_THREAD_WAKE_OWNER_DISCOVERY_DEADLINE_MS",
 }
 #: Ours alone: one key, or several with commas between.
 _KEYS_VARIABLE: Final = "MASTRA_AGENT_THREAD_CONTROL_KEYS"

@@ -260,3 +260,29 @@ async def test_nothing_is_kept_that_isnt_guarded(
 def test_the_run_of_an_owner(owner: str | None, run_id: str | None) -> None:
     """As signals.md 19.6 says; of an opaque owner nobody knows."""
     assert run_id_from_owner(owner) == run_id
+
+
+async def test_how_often_it_is_renewed_can_be_said(clock: FakeClock) -> None:
+    """Three times in the time of the lease if nobody does."""
+    renewed: list[str] = []
+
+    class Noting(InMemoryLease):
+        async def renew_lease(self, key: str, owner: str, ttl_ms: int, **options: Any) -> Any:
+            renewed.append(key)
+            return await super().renew_lease(key, owner, ttl_ms, **options)
+
+    async with Noting(None, AdapterContext(clock=clock)) as provider:
+        for renew_ms, key in ((None, "a"), (1_000, "b")):
+            kept = LeaseKeeper(
+                provider,
+                holder="us",
+                clock=clock,
+                on_lost=lambda *_: None,
+                ttl_ms=15_000,
+                renew_ms=renew_ms,
+            )
+            assert await kept.take(key, "run") is None
+            await clock.advance(10.5)
+            await kept.aclose()
+
+    assert (2, 10) == (renewed.count("a"), renewed.count("b"))
