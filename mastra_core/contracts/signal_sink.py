@@ -6,7 +6,7 @@ wires it to ``threads`` (signals.md 6).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -82,6 +82,11 @@ class SendSignalResult:
     signal: Signal
     accepted: Awaitable[Accepted]
     persisted: Awaitable[None] | None = None
+
+    def __await__(self) -> Generator[None, None, SendSignalResult]:
+        """Itself, at once: awaiting a send is harmless and waits for nothing (signals.md 6.2)."""
+        yield from ()
+        return self
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,6 +19,7 @@ __all__ = (
     "ABORT_ACKNOWLEDGED",
     "ABORT_REQUESTED",
     "COMPLETED",
+    "DISCARDED",
     "ENDS",
     "FAILED",
     "PART",
@@ -48,6 +49,8 @@ SUSPENDED = "run-suspended"
 COMPLETED = "run-completed"
 ABORTED = "run-aborted"
 FAILED = "run-failed"
+#: Of version 1.71: a segment that was announced could not begin, and is to be forgotten.
+DISCARDED = "run-discarded"
 SIGNAL_ENQUEUED = "signal-enqueued"
 SIGNALS_CANCELLED = "signals-cancelled"
 ABORT_REQUESTED = "run-abort-requested"
@@ -56,7 +59,7 @@ ABORT_ACKNOWLEDGED = "run-abort-acknowledged"
 #: Ours alone: the owner has the signal (G4).
 SIGNAL_ADMITTED = "signal-admitted"
 #: After one of these the run says nothing more.
-ENDS = frozenset({COMPLETED, ABORTED, FAILED})
+ENDS = frozenset({COMPLETED, ABORTED, FAILED, DISCARDED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

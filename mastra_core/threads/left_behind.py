@@ -57,7 +57,7 @@ def left_behind(past: Iterable[ThreadEvent], *, clock: Clock) -> list[LeftBehind
                 settled.add(event.text("signalId") or "")
             case events.SIGNALS_CANCELLED:
                 settled.update(event.texts("signalIds"))
-            case events.COMPLETED | events.ABORTED | events.FAILED:
+            case kind if kind in events.ENDS:
                 waiting = {one: sent for one, sent in waiting.items() if sent[0] != run_id}
             case _:
                 pass

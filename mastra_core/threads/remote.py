@@ -13,10 +13,14 @@ from mastra_core.threads import events
 from mastra_core.threads.events import ThreadEvent
 from mastra_core.wire.chunks import Chunk
 
-__all__ = ("RemoteRun", "RemoteRuns")
+__all__ = ("MAX_REMOTE_PARTS", "MAX_REMOTE_RUNS", "RemoteRun", "RemoteRuns")
 
 logger = logging.getLogger(__name__)
 
+#: So many parts of a run are kept for readers that are slow, and so many runs that aren't known
+#: to be whole; whoever misses something gets a gap (signals.md G6).
+MAX_REMOTE_PARTS: Final = 65_536
+MAX_REMOTE_RUNS: Final = 256
 #: So many segments that ended are remembered, in case a part of one comes again.
 _REMEMBERED: Final = 1000
 _PROMPTS: Final = frozenset({"tool-call-approval", "tool-call-suspended"})
@@ -32,7 +36,7 @@ class RemoteRun:
     #: Shown as it comes, since its owner holds the lease; else only once it is known to be whole.
     is_live: bool = False
     state: Literal["running", "suspended", "ended"] = "running"
-    buffer: ChunkBuffer = field(default_factory=ChunkBuffer)
+    buffer: ChunkBuffer = field(default_factory=lambda: ChunkBuffer(limit=MAX_REMOTE_PARTS))
     #: What kind of chunk came last.
     last: str | None = None
     #: Number of the part that comes next; None if nobody has told one.
@@ -100,6 +104,11 @@ class RemoteRuns:
                 self._suspended(event, run_id)
             case events.COMPLETED | events.ABORTED | events.FAILED:
                 self._end(event, run_id, is_past=is_past)
+            case events.DISCARDED:
+                # It was never to be seen: its owner could not begin it.
+                run_found = self._found(event, run_id)
+                if run_found is not None:
+                    self._close(run_found)
             case _:
                 pass
 
@@ -114,6 +123,9 @@ class RemoteRuns:
                 self._close(earlier)
         run = RemoteRun(run_id=run_id, stream_id=stream_id, agent_id=event.text("agentId"))
         self._runs[stream_id] = run
+        while len(self._runs) > MAX_REMOTE_RUNS:
+            # Its owner never told of its end.
+            self._close(next(iter(self._runs.values())))
         run.is_live = await self._has_lease(run_id) is True
         if run.is_live:
             self._taken_over(stream_id)

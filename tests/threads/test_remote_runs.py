@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mastra_core.errors import LeaseUnavailableError
+from mastra_core.errors import LeaseUnavailableError, StreamGapError
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.threads.events import ThreadEvent
-from mastra_core.threads.remote import RemoteRuns
+from mastra_core.threads.remote import MAX_REMOTE_PARTS, MAX_REMOTE_RUNS, RemoteRuns
 
 __all__ = ()
 
@@ -239,3 +239,38 @@ async def test_a_run_whose_owner_nobody_knows_goes_on(elsewhere: Elsewhere) -> N
     await elsewhere.part(FINISH)
 
     assert ["finish"] == elsewhere.chunks()
+
+
+async def test_a_run_that_was_taken_back_is_forgotten(elsewhere: Elsewhere) -> None:
+    """Its owner could not begin it: readers see no end, and what follows changes nothing."""
+    await elsewhere.says("run-registered", streamId="s1")
+    await elsewhere.says("run-discarded", streamId="s1")
+    await elsewhere.part(START)
+
+    assert [] == elsewhere.chunks()
+    assert elsewhere.shown[0][1].is_closed
+    assert elsewhere.runs.active is None
+
+
+async def test_runs_that_never_end_are_not_kept_for_ever(elsewhere: Elsewhere) -> None:
+    """The oldest of those that may not be shown yet is forgotten first (G6)."""
+    elsewhere.owner = "somebody else"
+    for number in range(MAX_REMOTE_RUNS + 1):
+        await elsewhere.says("run-registered", f"r{number}", streamId=f"s{number}")
+    for number in (0, 1):
+        await elsewhere.says("run-completed", f"r{number}", streamId=f"s{number}", persisted=True)
+
+    assert ["r1"] == [run_id for run_id, _ in elsewhere.shown]
+
+
+async def test_a_reader_that_is_far_behind_gets_a_gap(elsewhere: Elsewhere) -> None:
+    """Of a run elsewhere only so many parts are kept (G6)."""
+    await elsewhere.says("run-registered", streamId="s1")
+    part = {"type": "text-delta", "runId": "r1", "payload": {}}
+    for _ in range(MAX_REMOTE_PARTS + 1):
+        await elsewhere.part(part)
+
+    buffer = elsewhere.shown[0][1]
+    with pytest.raises(StreamGapError):
+        buffer.at(0)
+    assert len(buffer.chunks) <= MAX_REMOTE_PARTS

@@ -668,3 +668,17 @@ async def test_every_decision_is_one_line_of_the_log(
     ] == [(line["action"], line["run_id"], line["error"]) for line in noted]
     assert {("r", "t")} == {(line["resource_id"], line["thread_id"]) for line in noted}
     assert "secret" not in str(noted)
+
+
+async def test_awaiting_a_send_is_harmless(scene: ThreadScene) -> None:
+    """It is the same result, at once; nothing is waited for (6.2)."""
+    agent = scene.agent(waiting("g"))
+
+    sent = agent.send_message("hi", **T)
+    again = await sent
+
+    assert again is sent
+    assert not sent.accepted.done()  # type: ignore[attr-defined]  # a future
+    await sent.accepted
+    scene.gates.open("g")
+    await scene.idle()
