@@ -92,6 +92,21 @@ def test_other_suites_and_other_repositories_are_other_records() -> None:
     assert 3 == len(keys)
 
 
+@pytest.mark.parametrize("member", [None, 7, [], {}, {"number": None}])
+@pytest.mark.parametrize("event", sorted({delivery.event for delivery in ALL}))
+def test_a_delivery_that_lacks_what_it_is_about_is_told_all_the_same(
+    event: str, member: Any
+) -> None:
+    """Cut short by somebody, or of a form that nobody has seen."""
+    whole = first(event).payload
+    cut = {name: member for name in whole if name not in {"repository", "sender"}}
+
+    for payload in ({"repository": whole.get("repository")}, {**whole, **cut}):
+        notification = notification_from_delivery(Delivery(event=event, payload=payload))
+
+        assert SendNotification.model_validate(notification).summary
+
+
 def test_a_delivery_that_is_sent_again_has_the_same_key() -> None:
     one, again = first("push"), first("push")
 

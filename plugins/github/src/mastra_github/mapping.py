@@ -89,7 +89,7 @@ def notification_from_delivery(delivery: Delivery) -> dict[str, Any]:
         "source": SOURCE,
         "kind": kind,
         "priority": _priority(delivery, kind, outcome),
-        "summary": _short(_SENTENCES.get(delivery.event, _any_sentence)(payload)),
+        "summary": _short(_sentence(delivery)),
         "payload": payload,
         "source_id": subject,
         "dedupe_key": _fingerprint(delivery),
@@ -176,6 +176,14 @@ def _subject(delivery: Delivery) -> str:
 
 
 # -- the sentence ---------------------------------------------------------------------------
+
+
+def _sentence(delivery: Delivery) -> str:
+    try:
+        return _SENTENCES.get(delivery.event, _any_sentence)(delivery.payload)
+    except (AttributeError, LookupError, TypeError):
+        # Cut short, or of a form that nobody has seen: the event is told all the same.
+        return _any_sentence(delivery.payload)
 
 
 def _check_run(payload: Mapping[str, Any]) -> str:
