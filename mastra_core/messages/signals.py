@@ -331,7 +331,7 @@ def echo_chunk(signal: Signal) -> dict[str, Any]:
     if signal.provider_options is not None:
         data["providerOptions"] = signal.provider_options
     kind = "data-user-message" if signal.type == "user" else "data-signal"
-    return {"type": kind, "data": data, "transient": True}
+    return {"type": kind, "data": data, "transient": True, "messageId": signal.id}
 
 
 def is_signal_chunk(chunk: Mapping[str, Any]) -> bool:

@@ -324,3 +324,17 @@ async def test_a_hundred_readers_get_the_same(scene: ThreadScene) -> None:
 
     assert all(seen[0] == one for one in seen)
     assert "all still" == said(seen[0])
+
+
+async def test_an_echo_carries_the_id_of_its_message(scene: ThreadScene) -> None:
+    """Also at its outside, where readers look for the message of a chunk (5)."""
+    agent = scene.agent([text("ok")])
+    subscription = agent.subscribe_to_thread(**T)
+    sent = agent.send_message("hi", **T)
+    await sent.accepted
+
+    async for chunk in subscription.stream:
+        if chunk["type"] == "data-user-message":
+            break
+
+    assert [sent.signal.id] * 2 == [chunk["messageId"], chunk["data"]["id"]]
