@@ -99,8 +99,9 @@ class OutsideThreads:
         run_id: str | None = None,
         turn: bool = False,
         options: Mapping[str, Any] | None = None,
+        number: int = 0,
     ) -> InboxEntry:
-        """What is kept of an accepted signal."""
+        """What is kept of an accepted signal; with the number that it was kept with before."""
         inbox = self.reach.inbox
         return InboxEntry(
             signal=signal,
@@ -108,7 +109,7 @@ class OutsideThreads:
             turn=turn,
             run_id=run_id,
             request_context=_kept_context(options or {}),
-            number=inbox.next_number() if inbox is not None else 0,
+            number=number or (inbox.next_number() if inbox is not None else 0),
         )
 
     async def accept(self, record: ThreadRecord, signal: Signal, answer: Accepted) -> Accepted:
@@ -129,6 +130,8 @@ class OutsideThreads:
             turn=turn is not None,
             options=turn.stream_options if turn is not None else None,
         )
+        if turn is not None:
+            turn.number = entry.number
         try:
             await self._keep(record.key, entry)
         except BaseException:
@@ -432,6 +435,7 @@ class OutsideThreads:
             # A turn was promised a run of its own; the run that others joined is dead.
             run_id=entry.run_id if entry.turn else None,
             stream_options={"request_context": context} if context else {},
+            number=entry.number,
         )
 
     def rest(self, record: ThreadRecord) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from mastra_core.base.isotime import epoch_ms
 from mastra_core.base.jsonjs import encode
 from mastra_core.errors import ConfigError, SignalQueueFullError, shown
 from mastra_core.messages.detect import MessageInput
@@ -96,6 +96,14 @@ class QueuedTurn:
     is_cancelled: bool = False
     #: Its run is being set up: it can't be taken back any more.
     is_handed_off: bool = False
+    #: As ``InboxEntry.number``; 0 if it was never kept.
+    number: int = 0
+
+    @property
+    def accepted(self) -> tuple[int, int]:
+        """The order of acceptance, as that of the inbox."""
+        first = self.signals[0]
+        return epoch_ms(first.accepted_at or first.created_at), self.number
 
 
 @dataclass(slots=True)
@@ -174,10 +182,9 @@ class ThreadQueues:
             self.idle.insert(self.idle.index(before), turn)
             self.changed()
 
-    def later_than(self, signal: Signal) -> QueuedTurn | None:
-        """The first idle turn that was accepted after this signal."""
-        at = _accepted_at(signal)
-        return next((t for t in self.idle if _accepted_at(t.signals[0]) > at), None)
+    def later_than(self, accepted: tuple[int, int]) -> QueuedTurn | None:
+        """The first idle turn that was accepted after this."""
+        return next((turn for turn in self.idle if turn.accepted > accepted), None)
 
     def queue(self, turn: QueuedTurn) -> None:
         """Let an admitted turn wait behind all others."""
@@ -352,7 +359,3 @@ class ThreadQueues:
             self._size -= size
             self.meter.signals -= 1
             self.meter.size -= size
-
-
-def _accepted_at(signal: Signal) -> datetime:
-    return signal.accepted_at or signal.created_at

@@ -173,9 +173,12 @@ class ThreadRuntime:
         *,
         run_id: str | None,
         stream_options: Mapping[str, Any],
+        number: int = 0,
     ) -> None:
         """Input that was accepted elsewhere gets a run of its own when the thread is free."""
-        self._turns.adopt(record, agent, signal, run_id=run_id, options=stream_options)
+        self._turns.adopt(
+            record, agent, signal, run_id=run_id, options=stream_options, number=number
+        )
         self._parked.look_after(record)
 
     def after_run(self, record: ThreadRecord) -> None:

@@ -145,7 +145,12 @@ class ThreadTurns:
             opening = await outside.opening(record, entry, run_id)
             if not opening:
                 if opening is None:
-                    self.adopt(record, agent, signal, run_id=run_id, options=options)
+                    self.adopt(
+                        *(record, agent, signal),
+                        run_id=run_id,
+                        options=options,
+                        number=entry.number,
+                    )
                 self.give_back(record.resource_id, record.thread_id, run_id)
                 return Accepted(action="deliver", run_id=run_id if opening is None else None)
             signals = opening
@@ -202,22 +207,23 @@ class ThreadTurns:
         *,
         run_id: str | None,
         options: Mapping[str, Any],
+        number: int,
     ) -> None:
         """Let a signal that was accepted elsewhere wait for a run of its own here."""
-        number = next(self._numbers)
-        # It may have been accepted before some that wait here.
-        later = record.queues.later_than(signal)
-        record.queues.adopt_turn(
-            QueuedTurn(
-                signals=(signal,),
-                agent=agent,
-                run_id=run_id or self._ids.new("run"),
-                stream_options=dict(options),
-                order=(_QUEUED, number) if later is None else later.order,
-                term=self._term(record),
-            ),
-            before=later,
+        turn = QueuedTurn(
+            signals=(signal,),
+            agent=agent,
+            run_id=run_id or self._ids.new("run"),
+            stream_options=dict(options),
+            order=(_QUEUED, next(self._numbers)),
+            term=self._term(record),
+            number=number,
         )
+        # It may have been accepted before some that wait here.
+        later = record.queues.later_than(turn.accepted)
+        if later is not None:
+            turn.order = later.order
+        record.queues.adopt_turn(turn, before=later)
 
     def go_on_with(
         self,
@@ -323,7 +329,9 @@ class ThreadTurns:
                 run_id=turn.run_id,
                 turn=not turn.is_follow_up,
                 options=turn.stream_options,
+                number=turn.number,
             )
+            turn.number = entry.number
             if await outside.own(record, entry, turn.run_id, is_new=False) is not None:
                 return
             if turn.is_cancelled:

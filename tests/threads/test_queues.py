@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from mastra_core.errors import (
 from mastra_core.testing.scripted_model import ScriptedModel, text
 from mastra_core.testing.thread_scene import ThreadScene, waiting
 from mastra_core.threads.queues import QueueLimits
+from mastra_core.wire.signals import Signal
 
 pytestmark = pytest.mark.anyio
 
@@ -465,3 +467,29 @@ async def test_runs_behind_a_run_inherit_what_was_said_about_it(scene: ThreadSce
     assert ["Be brief."] * 3 + ["Be long."] == systems
     assert [0.5] * 3 == [request.settings.get("temperature") for request in requests[:3]]
     assert ["Busy", "follow-up", "turn"] == seen
+
+
+async def test_what_was_accepted_in_one_millisecond_keeps_its_order(scene: ThreadScene) -> None:
+    """Whoever adopts it may find the later one first: its number tells the order of its sender."""
+    agent = scene.agent(waiting("go"), *([text(word)] for word in ("one", "two", "three")))
+    first = await agent.stream("x", thread_id="t", resource_id="r")
+    await scene.reached("go")
+    record = scene.mastra.threads.record("r", "t")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    for number in (3, 1, 2):
+        signal = Signal(
+            id=f"m{number}", type="user", tag_name="user", contents="x", created_at=at,
+            accepted_at=at,
+        )  # fmt: skip
+        scene.mastra.threads.queue_turn(
+            record, agent.turns, signal, run_id=None, stream_options={}, number=number
+        )
+    waiting_turns = [turn.signals[0].id for turn in record.queues.idle]
+    scene.gates.open("go")
+    await first.wait()
+    await scene.idle()
+
+    assert ["m1", "m2", "m3"] == waiting_turns
+    rows = [row.id for row in await scene.rows() if row.id.startswith("m")]
+    assert ["m1", "m2", "m3"] == rows
