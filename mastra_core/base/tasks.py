@@ -91,6 +91,8 @@ class TaskSupervisor:
         """
         self._closed = True
         others = self._tasks - {asyncio.current_task()}
+        # One that hasn't begun could not clean up after itself.
+        await asyncio.sleep(0)
         if others and grace > 0:
             await asyncio.wait(others, timeout=grace)
         pending = {task for task in others if not task.done()}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from mastra_core.base.clock import Clock
+from mastra_core.base.tasks import shielded
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.streaming.output import ModelOutput, OuterStream
 from mastra_core.wire.chunks import Chunk
@@ -29,6 +31,8 @@ DEFAULT_MAX_IDLE_MS: Final = 300_000
 #: Wait for all tasks before the next turn, or take one for each that ends.
 ContinueOn = Literal["all", "each"]
 
+#: Seconds that a run may take to say its last words when the process goes down.
+_LAST_CHUNKS_SECONDS: Final = 6.0
 _PREFIX: Final = "background-task-"
 _ENDS: Final = ("completed", "failed", "cancelled", "suspended")
 _WORDS: Final[Mapping[str, str]] = {
@@ -132,6 +136,8 @@ class UntilIdle:
         self._processed: set[tuple[str, str, str]] = set()
         self._changed = asyncio.Event()
         self._is_closed = False
+        #: How many chunks of the turn that runs were forwarded.
+        self._forwarded = 0
         self._work: asyncio.Task[Any] | None = None
 
     # -- from outside ---------------------------------------------------------------------
@@ -184,11 +190,27 @@ class UntilIdle:
         self._abort_turn = turn.abort_run
         if self._is_closed:
             turn.abort_run()
-        async for chunk in turn.buffer.read():
-            self._take(chunk)
+        self._forwarded = 0
+        try:
+            await self._forward_rest(turn)
+        except asyncio.CancelledError:
+            if not self._is_closed:
+                # The process goes down, and with it the run: its last chunks are still to come.
+                with suppress(TimeoutError):
+                    await shielded(self._forward_rest(turn), deadline=_LAST_CHUNKS_SECONDS)
+            raise
         self._abort_turn = None
         if turn.status == "canceled":
             self._is_closed = True
+
+    async def _forward_rest(self, turn: ModelOutput) -> None:
+        position = 0
+        async with aclosing(turn.buffer.read()) as chunks:
+            async for chunk in chunks:
+                position += 1
+                if position > self._forwarded:
+                    self._forwarded = position
+                    self._take(chunk)
 
     async def _listen(self) -> None:
         async for chunk in self._tasks:

@@ -487,3 +487,32 @@ async def test_what_is_no_wish_is_refused(value: Any) -> None:
     await agent.aclose()
 
     assert model.requests == []
+
+
+async def test_a_closing_application_ends_the_stream_as_it_ends_the_run(open_app: OpenApp) -> None:
+    """With the last chunks of the turn that it cuts off."""
+    gates = Gates()
+    model = ScriptedModel([[text("half "), {"type": "gate", "name": "g"}]], gates=gates)
+    agent = Agent(id="helper", model=model, tools=gated(Gates(), "research"))
+    app = await open_app(agent)
+    output = await agent.stream("go", **THREAD, until_idle=True)
+    await gates.reached("g")
+    await app.aclose()
+    async with asyncio.timeout(30):
+        kinds = [chunk["type"] async for chunk in output.full_stream]
+
+    assert ["abort", "finish"] == kinds[-2:]
+    assert (1, 1) == (kinds.count("start"), kinds.count("finish"))
+
+
+async def test_a_run_that_has_hardly_begun_ends_when_its_application_closes(
+    open_app: OpenApp,
+) -> None:
+    agent, _ = helper([text("never")], tools=gated(Gates(), "research"))
+    app = await open_app(agent)
+    output = await agent.stream("go", **THREAD)
+    await app.aclose()
+    async with asyncio.timeout(30):
+        kinds = [chunk["type"] async for chunk in output.full_stream]
+
+    assert "finish" == kinds[-1]

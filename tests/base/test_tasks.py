@@ -54,6 +54,23 @@ async def test_close_cancels_and_awaits_what_still_runs() -> None:
     assert tasks.is_closed
 
 
+async def test_a_task_that_has_not_begun_may_clean_up_after_itself() -> None:
+    """Cancelled before its first step it would never know that it was there."""
+    cleaned = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("up")
+
+    tasks = TaskSupervisor("test")
+    tasks.start(work(), name="work")
+    await tasks.close()
+
+    assert ["up"] == cleaned
+
+
 async def test_close_lets_tasks_end_within_their_grace() -> None:
     """Those that end by themselves aren't cancelled."""
     started = asyncio.Event()
