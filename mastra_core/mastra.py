@@ -63,6 +63,7 @@ from mastra_core.threads.settings import ThreadSettings
 from mastra_core.threads.settings import settings_from as thread_settings_from
 from mastra_core.wire.events import Event
 from mastra_core.wire.notifications import NotificationRecord
+from mastra_core.wire.signals import Signal
 from mastra_core.workflows.snapshot_store import AgentSnapshots
 
 __all__ = (
@@ -390,6 +391,8 @@ class Mastra:
             stack.push_async_callback(self.threads.claims.aclose)
             stack.push_async_callback(self._stop_runs)
             self.threads.on_idle = self._notifications.thread_idle
+            if "notifications.claims" in opened.storage.capabilities:
+                self.threads.on_given_up = self._note_given_up
             if self.threads.outside is not None:
                 self.threads.outside.reach.start()
             self._services.start(self._notifications.run_loop(), name="notification-dispatcher")
@@ -518,6 +521,26 @@ class Mastra:
     def _find_inbox(self, agent_id: str) -> AgentInbox | None:
         agent = self._agents.get(agent_id)
         return agent.inbox if agent is not None else None
+
+    async def _note_given_up(
+        self, agent_id: str, resource_id: str, thread_id: str, signal: Signal, error: Exception
+    ) -> None:
+        """A signal could not be answered, however often it was tried: the inbox says so."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            return
+        await agent.send_notification_signal(
+            {
+                "source": "mastra",
+                "kind": "signal-not-answered",
+                "priority": "medium",
+                "summary": f"No run could be started for the signal {signal.id}: {error}",
+                "payload": {"signalId": signal.id, "error": str(error)},
+                "dedupe_key": f"signal-not-answered:{signal.id}",
+            },
+            resource_id=resource_id,
+            thread_id=thread_id,
+        )
 
     async def _announce_schedule(self) -> None:
         """Wake schedulers that aren't running yet (notifications.md 11)."""

@@ -42,7 +42,7 @@ from mastra_core.threads.state_signals import StateSender
 from mastra_core.threads.subscription import ThreadSubscription
 from mastra_core.threads.table import ThreadTable
 from mastra_core.threads.thread_key import thread_key
-from mastra_core.threads.turns import ThreadTurns
+from mastra_core.threads.turns import GivenUp, ThreadTurns
 from mastra_core.wire.signals import Signal
 
 __all__ = ("ThreadRuntime",)
@@ -108,6 +108,15 @@ class ThreadRuntime:
     @on_idle.setter
     def on_idle(self, callback: Callable[[str, str], None] | None) -> None:
         self._turns.on_idle = callback
+
+    @property
+    def on_given_up(self) -> GivenUp | None:
+        """Told what will never get a turn, and why (signals.md G22)."""
+        return self._turns.on_given_up
+
+    @on_given_up.setter
+    def on_given_up(self, callback: GivenUp | None) -> None:
+        self._turns.on_given_up = callback
 
     @property
     def outside(self) -> OutsideThreads | None:

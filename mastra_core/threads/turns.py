@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -24,11 +24,14 @@ from mastra_core.threads.record import ActiveRun, Reservation, ThreadAgent, Thre
 from mastra_core.threads.table import ThreadTable
 from mastra_core.wire.signals import Signal
 
-__all__ = ("TURN_ATTEMPTS", "ThreadTurns")
+__all__ = ("TURN_ATTEMPTS", "GivenUp", "ThreadTurns")
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Told the agent's id, resource, thread, signal, and why no run could start for it.
+GivenUp = Callable[[str, str, str, Signal, Exception], Awaitable[None]]
 
 #: How often a queued turn is tried that can't start, and the pauses between (signals.md G22).
 TURN_ATTEMPTS: Final = 10
@@ -61,6 +64,8 @@ class ThreadTurns:
         self._last_runs: dict[str, ActiveRun] = {}
         #: Told the thread whenever a run of it has ended and nothing waits.
         self.on_idle: Callable[[str, str], None] | None = None
+        #: Told what will never get a turn, and why (signals.md G22).
+        self.on_given_up: GivenUp | None = None
 
     # -- asking for a turn ----------------------------------------------------------------
 
@@ -402,6 +407,20 @@ class ThreadTurns:
         if not turn.is_cancelled and (is_over or not is_kept):
             for signal in turn.signals:
                 await self.store(current, turn.agent, signal)
+        if is_over and not turn.is_cancelled:
+            for signal in turn.signals:
+                await self._tell_given_up(record, turn.agent, signal, error)
+
+    async def _tell_given_up(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, error: Exception
+    ) -> None:
+        # One from the inbox is marked as failed there.
+        if self.on_given_up is None or signal.type == "notification":
+            return
+        try:
+            await self.on_given_up(agent.id, record.resource_id, record.thread_id, signal, error)
+        except MastraError:
+            logger.exception("nobody was told of a signal given up", extra={"id": signal.id})
 
     def _show_failure(self, record: ThreadRecord, run_id: str, text: str) -> None:
         """Readers learn that a run could not start; those elsewhere, if the thread is ours."""

@@ -438,6 +438,7 @@ async def test_a_turn_that_can_never_start_is_given_up(caplog: pytest.LogCapture
         subscription.unsubscribe()
         kept = mastra.threads.known_threads()
         rows = (await mastra.storage.memory.list_messages("t")).messages
+        inbox = await mastra.storage.notifications.list_notifications("t")
 
     failures = [r for r in caplog.records if r.getMessage() == "queued turn could not start"]
     assert TURN_ATTEMPTS == len(failures)
@@ -445,3 +446,6 @@ async def test_a_turn_that_can_never_start_is_given_up(caplog: pytest.LogCapture
     assert told[-1].endswith("the message was cancelled")
     assert [] == kept
     assert "m1" in {row.id for row in rows}
+    [record] = inbox
+    assert ("mastra", "signal-not-answered", "b") == (record.source, record.kind, record.agent_id)
+    assert {"signalId": "m1", "error": "Can't be read now."} == record.payload
