@@ -77,6 +77,7 @@ TESTS = {
 NOT_CORE = ["tests/together", "tests/typing"]
 #: Minutes on servers, and the same lines as the other tests: once, with the versions of now, is enough.
 NOT_LOWEST = [
+    "adapters/libsql/tests/test_far_server.py",
     "adapters/mongodb/tests/test_replica_set.py",
     "adapters/mongodb/tests/test_standalone.py",
 ]
@@ -170,9 +171,10 @@ CI_THEN = [
     "tests(conformance)",
     "conformance(adapter='redis', server='7.0')",
     "lowest",
+    "tests(libsql)",
     "conformance(libsql:file)",
     "conformance(memory)",
-    *(f"tests({part})" for part in TESTS if part not in {"core", "conformance"}),
+    *(f"tests({part})" for part in TESTS if part not in {"core", "libsql", "conformance"}),
     *("readme", "examples", "docs", "build", "api_diff"),
 ]
 #: Alone at the end: what measures time, and what adds up the others.
