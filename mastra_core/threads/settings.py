@@ -104,7 +104,8 @@ class ThreadSettings:
         )
 
     def __post_init__(self) -> None:
-        self.limits, self.signer  # noqa: B018 - they refuse what can't be one
+        self.limits  # noqa: B018 - it refuses what can't be one
+        self.signer  # noqa: B018 - as above
         for name, lowest, highest in (
             ("lease_ttl_ms", MIN_TTL_MS, MAX_TTL_MS),
             ("lease_renew_ms", 1, self.lease_ttl_ms),
