@@ -220,7 +220,7 @@ class JsonFileWorkflows:
         found = (
             run
             for run in runs
-            if run.run_id == run_id and workflow_name in {None, "", run.workflow_name}
+            if run.run_id == run_id and workflow_name in {None, run.workflow_name}
         )
         return next(found, None)
 

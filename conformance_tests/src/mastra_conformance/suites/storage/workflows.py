@@ -674,6 +674,11 @@ class SnapshotSuite(Suite):
         """Never all rows, and never none of them."""
         with pytest.raises(StorageArgumentError, match="limit"):
             await store.workflows.list_corrupt_runs(limit=limit)
+
+    @requires("workflows.claim_resume")
+    @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+    async def test_a_recovery_has_a_limit_of_one_at_least(self, store: Storage, limit: Any) -> None:
+        """The same for claims that have expired."""
         with pytest.raises(StorageArgumentError, match="limit"):
             await store.workflows.recover_expired_claims(workflow_names=["agent"], limit=limit)
 
