@@ -117,6 +117,8 @@ async def claim_parked_run(
     """
     waiting = _Patience(clock)
     was_parked = False
+    #: What the answer is for, as it stood when it came.
+    meant: dict[str, CallOutcome | None] = {}
     missing = 0
     while True:
         outer = await snapshots.store.load_workflow_snapshot(
@@ -138,7 +140,11 @@ async def claim_parked_run(
         parked = parked_from_documents(
             outer, await snapshots.load_inner(request.run_id), agent_id=request.agent_id
         )
+        if meant and not _still_wait(parked, meant, request):
+            # Answered by others. What waits now, nobody had seen when this answer was given.
+            raise _claimed(request)
         answers = _answers(parked, request, validate, is_idempotent)
+        meant = meant or {call_id: parked.outcome_of(call_id) for call_id in answers}
         claim = snapshots.new_claim(
             claim_id=ids.new("claim"),
             owner=owner,
@@ -195,6 +201,19 @@ async def claim_for_cancel(
         await held.release_anyway()
         raise
     return ClaimedRun(parked=parked, claim=held, answers={})
+
+
+def _still_wait(
+    parked: ParkedRun, meant: Mapping[str, CallOutcome | None], request: ResumeRequest
+) -> bool:
+    """Do the calls that an answer is for wait as they did, and for all or any, no others?"""
+    waiting = parked.parked_ids()
+    if request.to_all:
+        return all(call_id in meant for call_id in waiting) and all(
+            parked.outcome_of(call_id) == meant[call_id] for call_id in waiting
+        )
+    is_alone = request.tool_call_id is not None or waiting == list(meant)
+    return is_alone and all(parked.outcome_of(call_id) == seen for call_id, seen in meant.items())
 
 
 def _is_same(claimed: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:

@@ -810,6 +810,37 @@ class RivalAnswersSuite(Suite):
         assert {"AGENT_RESUME_ALREADY_CLAIMED"} == {error.id for error in lost}
         assert len(shop.executed) == 1
 
+    @pytest.mark.parametrize("next_id", ["call_1", "call_2"])
+    @pytest.mark.parametrize("target", [{}, {"tool_call_id": "call_1"}, {"target": "all"}])
+    async def test_an_approval_that_came_too_late_does_not_reach_the_next_call(
+        self, store: Storage, clock: ShiftedClock, ids: Ids, target: dict[str, Any], next_id: str
+    ) -> None:
+        """Nobody has seen that one yet: it waits for an answer of its own (G1)."""
+        following = tool_call("deploy", {"env": "test"}, id=next_id)
+        shop = workshop([deploy_calls("prod"), [following], [text("done")]])
+        late: asyncio.Task[ModelOutput] | None = None
+        has_looked, may_claim = asyncio.Event(), asyncio.Event()
+
+        async def hold(point: str) -> None:
+            if point == "workflows.claim_resume:before" and asyncio.current_task() is late:
+                has_looked.set()
+                await may_claim.wait()
+
+        async with application(faulty_storage(store, hold), shop, clock=clock, ids=ids):
+            output = await park(shop.agent)
+            late = asyncio.create_task(
+                shop.agent.resume_stream({"approved": True}, run_id=output.run_id, **target)
+            )
+            await has_looked.wait()
+            await (await shop.agent.approve_tool_call(output.run_id)).wait()
+            may_claim.set()
+            with pytest.raises(ResumeClaimedError):
+                await late
+            waiting = await shop.agent.list_suspended_runs()
+
+        assert 1 == len(shop.executed)
+        assert ["test"] == [call.args["env"] for run in waiting.runs for call in run.tool_calls]
+
     @case("snapshots", 71)
     @several_processes()
     async def test_two_processes_that_approve_at_once_run_the_tool_once(
