@@ -140,7 +140,9 @@ async def test_an_end_between_refusal_and_look_is_told(url: str) -> None:
             await released.wait()
             await super()._look_first(watch)
 
-        async def _acquire(self, executor: Executor, acquire: Step, look: Step) -> tuple[Rows, Rows]:
+        async def _acquire(
+            self, executor: Executor, acquire: Step, look: Step
+        ) -> tuple[Rows, Rows]:
             rows = await executor.write("acquire", acquire)
             await holder.release_lease("k", "a")
             released.set()
