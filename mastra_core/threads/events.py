@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mastra_core.messages.signals import wire_form
 from mastra_core.wire.chunks import Chunk
 from mastra_core.wire.events import Event
 from mastra_core.wire.signals import Signal
@@ -202,7 +203,7 @@ def signal_enqueued(
     return _event(
         SIGNAL_ENQUEUED,
         run_id,
-        signal=signal.to_wire(),
+        signal=wire_form(signal),
         sourceId=source_id,
         preRun=pre_run or None,
         turn=turn or None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mastra_core.base.ids import UuidIds
-from mastra_core.messages.signals import create_signal
+from mastra_core.messages.signals import create_signal, signal_from_wire
 from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.threads import events
 from mastra_core.threads.events import ThreadEvent, read_event
@@ -97,3 +97,15 @@ def test_what_was_admitted_cancelled_or_kept_is_not_found(clock: FakeClock) -> N
     )
 
     assert [] == found
+
+
+def test_an_announced_signal_says_that_it_was_created() -> None:
+    """Version 1.71 takes it as it is then; we ignore the mark (2.2, 2.4)."""
+    clock = FakeClock()
+    signal = create_signal({"type": "user", "contents": "hi"}, clock=clock, ids=UuidIds())
+
+    event = events.signal_enqueued("run", signal, source_id="p")
+
+    said = event.data["signal"]
+    assert said["__isCreatedSignal"] is True
+    assert signal == signal_from_wire(said, clock=clock)
