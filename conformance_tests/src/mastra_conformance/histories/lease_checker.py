@@ -18,6 +18,8 @@ __all__ = ("GuardedWrite", "Term", "check_guarded_writes", "check_leases", "term
 #: L8: the client's clock may run so much faster, and so much is kept as a margin.
 _RATE = 0.98
 _MARGIN_S = 0.020
+#: Databases count leases in whole milliseconds, so a term may begin in the middle of one.
+_TICK_S = 0.001
 
 
 @dataclass(slots=True)
@@ -180,7 +182,7 @@ def _came_too_early(renewal: Operation, term: Term, given_up_at: float | None) -
         term.key == arguments["key"]
         and term.owner != arguments["owner"]
         and renewal.returned_at < term.invoked_at
-        and term.granted_at < renewal.invoked_at + arguments["ttl_ms"] / 1000
+        and term.granted_at < renewal.invoked_at + arguments["ttl_ms"] / 1000 - _TICK_S
         and (given_up_at is None or given_up_at > term.granted_at)
     )
 
