@@ -119,10 +119,8 @@ class WaitingCalls:
             raise NotSuspendedError(
                 "A model can't approve a call.", run_id=parked.run_id, tool_call_id=tool_call_id
             )
-        snapshots = self.agent.host.parking
-        assert snapshots is not None
         started = {"decision": data, "startedAt": self.agent.host.clock.now_ms()}
-        await snapshots.record_receipt(
+        await claimed.claim.snapshots.record_receipt(
             parked.run_id, tool_call_id, started, claim_id=claimed.claim.claim_id
         )
         [args] = [c.get("args", {}) for c in parked.calls if c["toolCallId"] == tool_call_id]

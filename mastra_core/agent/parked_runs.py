@@ -144,10 +144,9 @@ class ParkedRuns:
 
     async def end(self, claimed: ClaimedRun) -> None:
         """Remove a parked run that is ours: nobody answers it any more."""
-        snapshots, run_id = self._agent.host.parking, claimed.parked.run_id
-        assert snapshots is not None
+        run_id = claimed.parked.run_id
         await close_parked_calls(self._agent.memory, claimed.parked)
-        await snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
+        await claimed.claim.snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
         self._agent.host.threads.release_parked(run_id)
 
     async def claim(self, request: ResumeRequest) -> ClaimedRun:

@@ -384,7 +384,7 @@ class RunBuilder:
             saver=saver,
             suspended=self._suspended(message_list) if saver is not None else None,
             title=self._title(message_list) if saver is not None else None,
-            snapshots=self._host.parking,
+            snapshots=self._host.parking if claimed is None else claimed.claim.snapshots,
             claim=claimed.claim if claimed is not None else None,
             processors=self._processors(message_list, context, interrupt.event),
             max_processor_retries=(

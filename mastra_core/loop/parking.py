@@ -72,6 +72,7 @@ def _parked_run(segment: RunSegment, tools: ToolStep, result: StepResult) -> Par
         earlier = segment.resume.parked
         parked.receipts = _kept_receipts(earlier, tools)
         parked.extra = earlier.extra
+        parked.origin = earlier.origin
         parked.tracing_context = earlier.tracing_context
     if segment.output.trace is not None:
         parked.tracing_context = {

@@ -15,7 +15,16 @@ from typing import Any, Final
 from mastra_core.errors import WireVersionError
 from mastra_core.wire.snapshots import SCHEMA_VERSION
 
-__all__ = ("CallOutcome", "ParkedRun", "check_version", "documents_of", "parked_from_documents")
+__all__ = (
+    "KNOWN_OUTER",
+    "CallOutcome",
+    "DurableOrigin",
+    "ParkedRun",
+    "check_version",
+    "documents_of",
+    "outcomes_of",
+    "parked_from_documents",
+)
 
 #: Step ids of the inner workflow, in order.
 _LLM: Final = "llm-execution"
@@ -87,6 +96,14 @@ class CallOutcome:
         return bool(payload.get("requireToolApproval")) or payload.get("type") == "approval"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableOrigin:
+    """The documents of a durable agent's run as they were read: it is written back in their form."""
+
+    outer: dict[str, Any]
+    inner: dict[str, Any]
+
+
 @dataclass(slots=True, kw_only=True)
 class ParkedRun:
     """Everything that a run needs to go on in another process."""
@@ -115,6 +132,8 @@ class ParkedRun:
     tracing_context: dict[str, Any] = field(default_factory=dict)
     #: Members of the outer document that we don't know.
     extra: dict[str, Any] = field(default_factory=dict)
+    #: Where it comes from, if a durable agent of the TypeScript system parked it.
+    origin: DurableOrigin | None = None
 
     def parked_ids(self) -> list[str]:
         """Ids of the calls that wait, in order."""
@@ -318,7 +337,8 @@ def _inner_document(parked: ParkedRun, head: _ParkedHead) -> dict[str, Any]:
 
 # -- reading ------------------------------------------------------------------------------
 
-_KNOWN_OUTER = frozenset(
+#: Members of an outer document that we know.
+KNOWN_OUTER: Final = frozenset(
     {
         "runId",
         "status",
@@ -391,13 +411,13 @@ def parked_from_documents(
         iteration=int(metadata.get("iterationCount") or 1),
         step=step,
         calls=calls,
-        outcomes=_outcomes(calls, payload, meta, execution),
+        outcomes=outcomes_of(calls, payload, meta, execution),
         stream_state=state,
         request_context=context,
         requires_approval=requires_approval,
         receipts=dict(outer.get("resumeReceipts") or {}),
         tracing_context=dict(outer.get("tracingContext") or {}),
-        extra={k: v for k, v in outer.items() if k not in _KNOWN_OUTER},
+        extra={k: v for k, v in outer.items() if k not in KNOWN_OUTER},
     )
 
 
@@ -454,12 +474,21 @@ def _calls(
     ]
 
 
-def _outcomes(
+def outcomes_of(
     calls: list[dict[str, Any]],
     payload: Mapping[str, Any],
     meta: Mapping[str, Any],
     execution: Mapping[str, Any],
 ) -> list[CallOutcome | None]:
+    """
+    What became of each call of a parked step, by the bookkeeping of its iterations.
+
+    Args:
+        calls: The calls, in order.
+        payload: What the step suspended with.
+        meta: Its ``__workflow_meta``.
+        execution: The suspended step itself.
+    """
     entries = _foreach_entries(meta)
     if not entries and calls:
         # No bookkeeping of iterations: the step's own payload is that of its only call.
@@ -507,7 +536,7 @@ def _outcome(entry: Any, tool_call_id: str) -> CallOutcome | None:
 
 def _own_output(output: Mapping[str, Any]) -> dict[str, Any]:
     """What is said of the end of a call, without what is said of the call."""
-    known = {"toolCallId", "toolName", "args", "providerMetadata"}
+    known = {"toolCallId", "toolName", "args", "activeTools", "providerMetadata"}
     mastra = (output.get("providerMetadata") or {}).get("mastra") or {}
     if not {"backgroundTask", "modelOutput"}.isdisjoint(mastra):
         # What is said of the result, not of the call.

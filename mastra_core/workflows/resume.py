@@ -23,12 +23,10 @@ from mastra_core.errors import (
     RunNotFoundError,
 )
 from mastra_core.rules.suspended import owner_id, resource_of
-from mastra_core.wire.snapshots import DURABLE_OUTER_WORKFLOW, OUTER_WORKFLOW
 from mastra_core.workflows.agent_snapshot import (
     CallOutcome,
     ParkedRun,
     check_version,
-    parked_from_documents,
 )
 from mastra_core.workflows.snapshot_store import AgentSnapshots, HeldClaim
 
@@ -121,9 +119,7 @@ async def claim_parked_run(
     meant: dict[str, CallOutcome | None] = {}
     missing = 0
     while True:
-        outer = await snapshots.store.load_workflow_snapshot(
-            workflow_name=OUTER_WORKFLOW, run_id=request.run_id
-        )
+        snapshots, outer = await _find(snapshots, request.run_id)
         if outer is None:
             if was_parked:
                 raise ResumeClaimedError(run_id=request.run_id, agent_id=request.agent_id)
@@ -131,15 +127,15 @@ async def claim_parked_run(
             if missing < _MISSING_READS:
                 await clock.sleep(_FIRST_PAUSE)
                 continue
-            raise await _not_found(snapshots, request)
+            raise RunNotFoundError(
+                run_id=request.run_id, agent_id=request.agent_id, has_storage=True
+            )
         _check_access(outer, request)
         if outer.get("status") != "suspended":
             await _wait_for_others(snapshots, outer, request, waiting, was_parked=was_parked)
             continue
         was_parked = True
-        parked = parked_from_documents(
-            outer, await snapshots.load_inner(request.run_id), agent_id=request.agent_id
-        )
+        parked = await snapshots.read(outer, run_id=request.run_id, agent_id=request.agent_id)
         if meant and not _still_wait(parked, meant, request):
             # Answered by others. What waits now, nobody had seen when this answer was given.
             raise _claimed(request)
@@ -178,9 +174,7 @@ async def claim_for_cancel(
         ForeignRunError: It belongs to another agent.
         ResumeClaimedError: Somebody is answering it right now.
     """
-    outer = await snapshots.store.load_workflow_snapshot(
-        workflow_name=OUTER_WORKFLOW, run_id=run_id
-    )
+    snapshots, outer = await _find(snapshots, run_id)
     if outer is None:
         return None
     request = ResumeRequest(run_id=run_id, agent_id=agent_id, kind="data", data=None)
@@ -194,13 +188,23 @@ async def claim_for_cancel(
             return None
         raise _claimed(request)
     try:
-        parked = parked_from_documents(
-            outcome.snapshot or outer, await snapshots.load_inner(run_id), agent_id=agent_id
-        )
+        parked = await snapshots.read(outcome.snapshot or outer, run_id=run_id, agent_id=agent_id)
     except BaseException:
         await held.release_anyway()
         raise
     return ClaimedRun(parked=parked, claim=held, answers={})
+
+
+async def _find(
+    snapshots: AgentSnapshots, run_id: str
+) -> tuple[AgentSnapshots, dict[str, Any] | None]:
+    """The outer document of a run, and among which rows it is: ours, or those of durable agents."""
+    outer = await snapshots.load_outer(run_id)
+    if outer is not None or snapshots.is_durable:
+        return snapshots, outer
+    durable = snapshots.durable()
+    outer = await durable.load_outer(run_id)
+    return (snapshots if outer is None else durable), outer
 
 
 def _still_wait(
@@ -258,23 +262,6 @@ def _check_access(outer: Mapping[str, Any], request: ResumeRequest) -> None:
             raise ForeignRunError(
                 run_id=request.run_id, agent_id=request.resource_id, owner=resource
             )
-
-
-async def _not_found(snapshots: AgentSnapshots, request: ResumeRequest) -> RunNotFoundError:
-    """Why there is nothing to answer: runs of durable agents are only listed here (2.1)."""
-    durable = await snapshots.store.load_workflow_snapshot(
-        workflow_name=DURABLE_OUTER_WORKFLOW, run_id=request.run_id
-    )
-    message = None
-    if durable is not None:
-        _check_access(durable, request)
-        message = (
-            f"Run {request.run_id!r} is one of a durable agent of the TypeScript system. "
-            "It is listed here, but only that system can resume it."
-        )
-    return RunNotFoundError(
-        message, run_id=request.run_id, agent_id=request.agent_id, has_storage=True
-    )
 
 
 async def _wait_for_others(

@@ -106,8 +106,8 @@ async def test_a_run_that_cannot_be_parked_leaves_nothing_to_answer() -> None:
     assert 0 == listed.total
 
 
-async def test_a_run_of_a_durable_agent_is_listed_and_its_answer_refused() -> None:
-    """The error says who can resume it; the row stays as it was."""
+async def test_half_a_run_of_a_durable_agent_is_listed_and_its_answer_refused() -> None:
+    """Its inner row is missing: the error says who can resume it; the row stays as it was."""
     storage = InMemoryStorage()
     agent = Agent(id="agent-a", model=ScriptedModel([]))
     key: dict[str, Any] = {"workflow_name": DURABLE_OUTER_WORKFLOW, "run_id": "run1"}
@@ -116,7 +116,7 @@ async def test_a_run_of_a_durable_agent_is_listed_and_its_answer_refused() -> No
         before = await storage.workflows.load_workflow_run(**key)
         listed = await agent.list_suspended_runs()
 
-        with pytest.raises(RunNotFoundError, match="only that system can resume it"):
+        with pytest.raises(RunNotFoundError, match="Only that system can resume it"):
             await agent.approve_tool_call("run1")
 
         after = await storage.workflows.load_workflow_run(**key)

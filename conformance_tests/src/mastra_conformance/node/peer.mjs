@@ -127,12 +127,18 @@ function makeTool({ id, requireApproval = false, suspend = null }) {
   });
 }
 
+/** The same agent, whose loop is a workflow with steps and rows of its own. */
+function durableAgent(agent) {
+  const { createDurableAgent } = require('@mastra/core/agent/durable');
+  return createDurableAgent({ agent });
+}
+
 async function startMastra({ agents, lease = null }) {
   const { Agent } = require('@mastra/core/agent');
   const { Mastra } = require('@mastra/core/mastra');
   const { Memory } = require('@mastra/memory');
-  for (const { id, script, tools = [], subAgents = [] } of agents) {
-    held.agents[id] = new Agent({
+  for (const { id, script, tools = [], subAgents = [], durable = false } of agents) {
+    const agent = new Agent({
       id,
       name: id,
       instructions: 'You help.',
@@ -142,6 +148,7 @@ async function startMastra({ agents, lease = null }) {
       // They are described before whoever calls them.
       agents: Object.fromEntries(subAgents.map((name) => [name, held.agents[name]])),
     });
+    held.agents[id] = durable ? durableAgent(agent) : agent;
   }
   held.mastra = new Mastra({
     agents: held.agents,
@@ -165,7 +172,12 @@ async function drained(output) {
 
 async function callAgent({ agent, method, args = [] }) {
   const answer = await held.agents[agent][method](...args);
-  return answer?.fullStream ? drained(answer) : answer;
+  if (!answer?.fullStream) return answer;
+  // A durable agent hands its stream out with the means to leave it.
+  const { output = answer, runId = output.runId, cleanup } = answer;
+  const seen = await drained(output);
+  cleanup?.();
+  return { ...seen, runId };
 }
 
 async function dispatch({ now }) {
