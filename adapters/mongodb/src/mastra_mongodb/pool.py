@@ -167,32 +167,41 @@ class MongoPool:
         now: datetime = hello["localTime"]
         return now.replace(tzinfo=UTC) if now.tzinfo is None else now.astimezone(UTC)
 
-    async def transact(self, body: Callable[[Session], Awaitable[T]], *, once: bool = False) -> T:
+    async def transact(
+        self,
+        body: Callable[[Session], Awaitable[T]],
+        *,
+        once: bool = False,
+        session: Session | None = None,
+    ) -> T:
         """
         Run the body in a transaction; again if it lost a race, with growing pauses.
 
         The body must do nothing that can't be repeated. ``once``: let the caller decide.
+        ``session``: one of the caller's, in which nothing else runs; else any.
         """
+        if session is None:
+            async with self.client.start_session() as any_session:
+                return await self.transact(body, once=once, session=any_session)
         deadline = asyncio.get_running_loop().time() + self.settings.request_timeout_ms / 1000
         attempt = 0
-        async with self.client.start_session() as session:
-            while True:
-                try:
-                    async with await session.start_transaction(
-                        read_concern=ReadConcern("snapshot"),
-                        write_concern=DURABLE,
-                        read_preference=ReadPreference.PRIMARY,
-                    ):
-                        result = await body(session)
-                        if session.in_transaction:
-                            await self._commit(session, deadline)
-                except PyMongoError as exc:
-                    if once or not is_transient(exc) or self._is_over(deadline):
-                        raise
-                    attempt += 1
-                    await self.pause(attempt)
-                else:
-                    return result
+        while True:
+            try:
+                async with await session.start_transaction(
+                    read_concern=ReadConcern("snapshot"),
+                    write_concern=DURABLE,
+                    read_preference=ReadPreference.PRIMARY,
+                ):
+                    result = await body(session)
+                    if session.in_transaction:
+                        await self._commit(session, deadline)
+            except PyMongoError as exc:
+                if once or not is_transient(exc) or self._is_over(deadline):
+                    raise
+                attempt += 1
+                await self.pause(attempt)
+            else:
+                return result
 
     async def _commit(self, session: Session, deadline: float) -> None:
         """Commit; repeating that is safe when its answer was lost."""

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
+import pymongo
 from bson.codec_options import CodecOptions
 from pymongo import ReturnDocument
 from pymongo.errors import PyMongoError
@@ -20,6 +21,7 @@ from mastra_mongodb.documents import ROWS
 from mastra_mongodb.errors import error_id, is_transient, storage_errors
 from mastra_mongodb.pool import Collection, MongoPool, Session
 from mastra_mongodb.schema import Names
+from mastra_mongodb.storage.guards import BLOCKED_S, GuardSessions
 
 __all__ = ("STORE", "Host", "LostRaceError")
 
@@ -60,12 +62,21 @@ class Host:
         #: Whether indexes may be created.
         self.may_create = True
         self._pool: MongoPool | None = None
+        self._guards: GuardSessions | None = None
         self._collections: dict[tuple[str, int], Collection] = {}
 
     def attach(self, pool: MongoPool | None) -> None:
         """Work on this pool; None for a store that is closed."""
         self._pool = pool
+        self._guards = None if pool is None else GuardSessions(pool)
         self._collections.clear()
+
+    async def detach(self) -> None:
+        """Work on no pool any more."""
+        guards = self._guards
+        self.attach(None)
+        if guards is not None:
+            await guards.aclose()
 
     @property
     def is_open(self) -> bool:
@@ -105,7 +116,20 @@ class Host:
         """Let only errors of ours out of an operation."""
         return storage_errors(operation, self.where)
 
-    async def together(self, operation: str, body: Callable[[Session | None], Awaitable[T]]) -> T:
+    @property
+    def guards(self) -> GuardSessions:
+        """The sessions for guarded writes of an open store."""
+        assert self.pool is not None
+        assert self._guards is not None, "it comes with the pool"
+        return self._guards
+
+    async def together(
+        self,
+        operation: str,
+        body: Callable[[Session | None], Awaitable[T]],
+        *,
+        session: Session | None = None,
+    ) -> T:
         """
         Run a step that reads, compares and writes several documents.
 
@@ -118,7 +142,7 @@ class Host:
         for attempt in range(1, _TRIES + 1):
             try:
                 if pool.is_replicated:
-                    return await pool.transact(body)
+                    return await pool.transact(body, session=session)
                 return await body(None)
             except LostRaceError:
                 await pool.pause(attempt)
@@ -127,17 +151,40 @@ class Host:
             id=error_id(operation),
         )
 
-    async def raise_fence(self, fence: FenceToken, session: Session | None) -> None:
+    async def raise_fence(self, fence: FenceToken) -> None:
         """
-        Remember the fence of a write, in its transaction or by itself.
+        Remember a fence from now on.
+
+        A process that died amid a guarded write would keep it waiting for a minute: its
+        transaction is ended.
 
         Raises:
             FencedOutError: A newer one of its key is known.
         """
+        try:
+            with pymongo.timeout(BLOCKED_S):
+                return await self._raise_fence(fence, None)
+        except PyMongoError as exc:
+            if not exc.timeout:
+                raise
+        await self.guards.end_older(self.collection(FENCES), *fence)
+        return await self._raise_fence(fence, None)
+
+    async def _raise_fence(self, fence: FenceToken, session: Session | None) -> None:
         key, token = fence
+        mine = self.guards.name_of(key)
         stored = await self.collection(FENCES).find_one_and_update(
             {"_id": key},
-            [{"$set": {"token": {"$max": ["$token", token]}, "seenAt": "$$NOW"}}],
+            [
+                {
+                    "$set": {
+                        # A missing token is less than any.
+                        "session": {"$cond": [{"$gt": ["$token", token]}, "$session", mine]},
+                        "token": {"$max": ["$token", token]},
+                        "seenAt": "$$NOW",
+                    }
+                }
+            ],
             upsert=True,
             return_document=ReturnDocument.AFTER,
             session=session,
@@ -157,10 +204,11 @@ class Host:
             return await self.together(operation, body)
 
         async def fenced(session: Session | None) -> T:
-            await self.raise_fence(fence, session)
+            await self._raise_fence(fence, session)
             return await body(session)
 
-        return await self.together(operation, fenced)
+        async with self.guards.session(fence[0]) as session:
+            return await self.together(operation, fenced, session=session)
 
     async def once(self, body: Callable[[Session], Awaitable[T]]) -> T:
         """

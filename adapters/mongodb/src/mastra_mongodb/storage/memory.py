@@ -38,7 +38,7 @@ class MongoMemory(ThreadStore, MessageStore, ResourceStore):
         """Refuse writes with an older fence from now on."""
         self._check_transactions()
         with self._host.errors("raise_fence"):
-            await self._host.raise_fence(fence, None)
+            await self._host.raise_fence(fence)
 
     def _check_transactions(self) -> None:
         if not self._host.pool.is_replicated:

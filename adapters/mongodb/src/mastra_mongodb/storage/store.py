@@ -170,7 +170,7 @@ class MongoStorage(OpenInBlocks):
     async def aclose(self) -> None:
         """Let the database go; every later call raises."""
         opened, self._opened = self._opened, None
-        self._host.attach(None)
+        await self._host.detach()
         if opened is not None:
             await opened.aclose()
 
