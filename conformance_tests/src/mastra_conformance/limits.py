@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from mastra_conformance.naming import is_ours
+from mastra_conformance.naming import is_ours, suite_class
 from mastra_conformance.options import options_of
 
 __all__ = ("OPEN_SECONDS", "TEST_SECONDS", "in_time", "limit_time")
@@ -65,7 +65,9 @@ def limit_time(item: pytest.Function) -> Iterator[None]:
     if not is_ours(item) or not inspect.iscoroutinefunction(function):
         yield
         return
-    seconds = TEST_SECONDS + options_of(item.config).soak_seconds
+    suite = suite_class(item)
+    usual = TEST_SECONDS if suite is None or suite.seconds is None else suite.seconds
+    seconds = usual + options_of(item.config).soak_seconds
 
     @functools.wraps(function)
     async def limited(*args: object, **kwargs: object) -> object:

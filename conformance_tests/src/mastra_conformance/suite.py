@@ -46,6 +46,8 @@ class Suite:
     tier: ClassVar[int] = 1
     #: Domains that the TypeScript system must have on this backend (tier 5).
     node_domains: ClassVar[tuple[str, ...]] = ()
+    #: Seconds that one of its tests may take, if it isn't as long as any other's.
+    seconds: ClassVar[float | None] = None
     #: URL of the adapter under test; None takes those of ``--mastra-adapter``.
     adapter: ClassVar[str | None] = None
 

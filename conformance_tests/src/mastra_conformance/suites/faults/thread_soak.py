@@ -74,6 +74,8 @@ class ThreadSoakSuite(Suite):
         "lease.cross_process",
     )
     tier: ClassVar[int] = 4
+    #: Three processes and their servers share a machine with others.
+    seconds: ClassVar[float] = 240.0
 
     async def test_busy_threads_lose_and_double_nothing(
         self,
@@ -95,7 +97,7 @@ class ThreadSoakSuite(Suite):
             ]
             survivor = _run(processes, ledger, name="s", seconds=seconds, threads=threads, seed=0)
             await asyncio.gather(survivor, *lives)
-            faults = await _faults(here, ledger, within_s=30.0 + soak_seconds / 2)
+            faults = await _faults(here, ledger, within_s=120.0 + soak_seconds / 2)
             await here.is_done()
         notebook.note("Ends", ledger.ends)
         sent = sum(len(words) for words in ledger.words.values())

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
 
+from mastra_conformance.cases import case
 from mastra_conformance.node import NodePeer, NodePeerError
 from mastra_conformance.suite import requires
 from mastra_conformance.suites.interop.shared import AGENT, RESOURCE, THREAD, InteropSuite
-from mastra_conformance.suites.runtime.agents import application, workshop
+from mastra_conformance.suites.runtime.agents import Workshop, application, workshop
+from mastra_core import Agent
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import UuidIds
 from mastra_core.contracts.storage import Storage
 from mastra_core.errors import ResumeKindMismatchError
-from mastra_core.testing.scripted_model import text, tool_call
+from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.wire.snapshots import DURABLE_OUTER_WORKFLOW
 
 __all__ = ("DurableAgentInteropSuite",)
@@ -28,11 +31,13 @@ _TOOLS: Final = (
 _MEMORY: Final = {"memory": {"thread": THREAD, "resource": RESOURCE}, "closeOnSuspend": True}
 
 
-async def _park(node: NodePeer, *script: list[dict[str, Any]]) -> str:
+async def _park(
+    node: NodePeer, *script: list[dict[str, Any]], options: Mapping[str, Any] = _MEMORY
+) -> str:
     """A run of a durable agent that waits over there."""
     agent = {"id": AGENT, "script": list(script), "tools": list(_TOOLS), "durable": True}
     await node.do("mastra", agents=[agent])
-    answer = await node.agent(AGENT, "stream", "deploy it", _MEMORY)
+    answer = await node.agent(AGENT, "stream", "deploy it", dict(options))
     assert "suspended" == answer["finishReason"]
     return str(answer["runId"])
 
@@ -51,6 +56,7 @@ class DurableAgentInteropSuite(InteropSuite):
 
     capabilities = ("memory", "workflows", "notifications", "workflows.claim_resume")
 
+    @case("snapshots", 85)
     async def test_we_approve_a_run_of_a_durable_agent(
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
@@ -97,6 +103,7 @@ class DurableAgentInteropSuite(InteropSuite):
         assert "not today" in str(helper.prompts())
         assert [] == await _rows(shared_store, run_id)
 
+    @case("snapshots", 85)
     async def test_we_resume_a_tool_of_a_durable_agent(
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
@@ -176,6 +183,51 @@ class DurableAgentInteropSuite(InteropSuite):
         assert said.index("call_1") < said.index("And then?") < said.index("done by Node")
         assert [] == await _rows(shared_store, run_id)
 
+    async def test_we_answer_for_a_sub_agent_of_a_durable_agent(
+        self, shared_store: Storage, node: NodePeer, clock: Clock
+    ) -> None:
+        """The outer run is a durable agent's, the inner one isn't: both go on, and are gone."""
+        deploy = {"tool": "deploy", "id": "inner", "input": {"env": "prod"}}
+        ask = {"tool": "agent-worker", "id": "outer", "input": {"prompt": "Deploy it."}}
+        await node.do(
+            "mastra",
+            agents=[
+                {"id": "worker", "script": [[deploy]], "tools": list(_TOOLS)},
+                {"id": "boss", "script": [[ask]], "subAgents": ["worker"], "durable": True},
+            ],
+        )
+        await node.agent("boss", "stream", "deploy it", _MEMORY)
+        worker = workshop([[text("deployed")]], agent_id="worker")
+        gates = Gates()
+        model = ScriptedModel([[text("done by Python")]], gates=gates)
+        agent = Agent(id="boss", model=model, agents=[worker.agent])
+        boss = Workshop(agent=agent, model=model, gates=gates)
+        async with application(shared_store, boss, clock=clock, ids=UuidIds()):
+            [outer] = (await agent.list_suspended_runs()).runs
+            output = await agent.approve_tool_call(outer.run_id, "outer")
+            said = await output.text
+        rows = await shared_store.workflows.list_workflow_runs()
+
+        assert ["deploy"] == [call.tool_name for call in outer.tool_calls]
+        assert ("done by Python", 0) == (said, rows.total)
+        assert [("deploy", {"env": "prod"}, None)] == worker.executed
+
+    async def test_we_approve_a_run_without_a_thread(
+        self, shared_store: Storage, node: NodePeer, clock: Clock
+    ) -> None:
+        """Its conversation stands in its rows only; nothing of it is stored elsewhere."""
+        run_id = await _park(node, [_DEPLOY], options={"closeOnSuspend": True})
+        helper = workshop([[text("done by Python")]], agent_id=AGENT)
+        async with application(shared_store, helper, clock=clock, ids=UuidIds()):
+            output = await helper.agent.approve_tool_call(run_id, "call_1")
+            said = await output.text
+            threads = await shared_store.memory.list_threads()
+
+        assert ("done by Python", 0) == (said, threads.total)
+        assert "deploy it" in str(helper.prompts()[0])
+        assert [("deploy", {"env": "prod"}, None)] == helper.executed
+        assert [] == await _rows(shared_store, run_id)
+
     @requires("workflows.claim_resume")
     async def test_node_is_refused_while_we_hold_the_claim(
         self, shared_store: Storage, node: NodePeer, clock: Clock
@@ -201,6 +253,7 @@ class DurableAgentInteropSuite(InteropSuite):
 
         assert taken.acquired
         assert isinstance(refused, NodePeerError)
+        assert "suspended" in refused.message
         assert [] == during
         listed = await node.agent(AGENT, "listSuspendedRuns", {})
         assert [run_id] == [run["runId"] for run in listed["runs"]]

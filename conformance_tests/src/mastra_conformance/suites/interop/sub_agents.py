@@ -49,6 +49,7 @@ class SubAgentInteropSuite(InteropSuite):
 
     capabilities = ("memory", "workflows", "notifications", "workflows.claim_resume")
 
+    @case("snapshots", 85)
     async def test_we_answer_for_a_sub_agent_of_node(
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:

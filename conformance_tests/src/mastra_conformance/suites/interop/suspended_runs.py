@@ -39,6 +39,7 @@ class SuspendedRunInteropSuite(InteropSuite):
         assert "suspended" == answer["finishReason"]
         return str(answer["runId"])
 
+    @case("snapshots", 85)
     async def test_we_approve_a_run_of_node(
         self, shared_store: Storage, parked_by_node: str, clock: Clock
     ) -> None:
@@ -69,6 +70,7 @@ class SuspendedRunInteropSuite(InteropSuite):
         assert "declined" == said
         assert [] == helper.executed
 
+    @case("snapshots", 85)
     async def test_we_resume_a_tool_of_node(
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
