@@ -10,6 +10,7 @@ form, so that its peers go on with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mastra_core.wire.snapshots import DURABLE_INNER_WORKFLOW, SCHEMA_VERSION
@@ -190,6 +191,37 @@ def documents_of_durable(
     """The outer and the inner document of a run that waits again, as its peers wrote them."""
     origin = parked.origin
     assert origin is not None
+    wait = _wait_of(parked, origin)
+    written = {
+        "status": "suspended",
+        "requestContext": parked.request_context,
+        "tracingContext": parked.tracing_context,
+        "timestamp": now_ms,
+    }
+    outer = {
+        **{name: value for name, value in origin.outer.items() if name not in _OF_THE_PAST},
+        **written,
+        **_outer_members(parked, origin, wait, now_ms),
+        "schemaVersion": SCHEMA_VERSION,
+    }
+    if parked.receipts:
+        outer["resumeReceipts"] = parked.receipts
+    return outer, {**origin.inner, **written, **_inner_members(parked, wait, now_ms)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wait:
+    """What both documents say about the calls that wait."""
+
+    started_at: int
+    #: What the first of them waits for.
+    payload: dict[str, Any]
+    meta: dict[str, Any]
+    #: What the iteration began with.
+    iteration: dict[str, Any]
+
+
+def _wait_of(parked: ParkedRun, origin: DurableOrigin) -> _Wait:
     index, head = next(
         (index, outcome)
         for index, outcome in enumerate(parked.outcomes)
@@ -200,30 +232,30 @@ def documents_of_durable(
         for place, (call, outcome) in enumerate(zip(parked.calls, parked.outcomes, strict=True))
         if outcome is not None and outcome.is_parked
     }
-    meta = {"foreachIndex": index, "foreachOutput": _iterations(parked), "resumeLabels": labels}
-    payload = _tool_payload(parked.calls[index], head)
-    written = {
-        "status": "suspended",
-        "requestContext": parked.request_context,
-        "tracingContext": parked.tracing_context,
-        "timestamp": now_ms,
-    }
-    iteration = _iteration_input(parked, origin)
-    path = {"runId": parked.run_id, "path": [_CALLS]}
-    outer = {
-        **{name: value for name, value in origin.outer.items() if name not in _OF_THE_PAST},
-        **parked.extra,
-        **written,
-        "schemaVersion": SCHEMA_VERSION,
+    return _Wait(
+        started_at=head.started_at,
+        payload=_tool_payload(parked.calls[index], head),
+        meta={"foreachIndex": index, "foreachOutput": _iterations(parked), "resumeLabels": labels},
+        iteration=_iteration_input(parked, origin),
+    )
+
+
+def _outer_members(
+    parked: ParkedRun, origin: DurableOrigin, wait: _Wait, now_ms: int
+) -> dict[str, Any]:
+    before = origin.outer["context"]
+    meta = {**wait.meta, "runId": parked.run_id, "path": [_CALLS]}
+    labels = wait.meta["resumeLabels"]
+    return {
         "context": {
-            **origin.outer["context"],
-            "input": _with_policy(origin.outer["context"]["input"], parked),
+            **before,
+            "input": _with_policy(before["input"], parked),
             DURABLE_INNER_WORKFLOW: {
-                "payload": iteration,
-                "startedAt": head.started_at,
+                "payload": wait.iteration,
+                "startedAt": wait.started_at,
                 "status": "suspended",
                 "metadata": {"iterationCount": parked.iteration},
-                "suspendPayload": {**payload, "__workflow_meta": {**meta, **path}},
+                "suspendPayload": {**wait.payload, "__workflow_meta": meta},
                 "suspendedAt": now_ms,
             },
         },
@@ -231,27 +263,24 @@ def documents_of_durable(
         "suspendedPaths": {DURABLE_INNER_WORKFLOW: [_LOOP_PLACE]},
         "resumeLabels": {label: {"stepId": DURABLE_INNER_WORKFLOW} for label in labels},
     }
-    if parked.receipts:
-        outer["resumeReceipts"] = parked.receipts
-    inner = {
-        **origin.inner,
-        **written,
-        "context": _inner_context(parked, iteration, head.started_at, now_ms)
-        | {
-            _CALLS: {
-                "payload": parked.calls,
-                "startedAt": head.started_at,
-                "suspendedAt": now_ms,
-                "status": "suspended",
-                "suspendPayload": {**payload, "__workflow_meta": meta},
-            }
-        },
+
+
+def _inner_members(parked: ParkedRun, wait: _Wait, now_ms: int) -> dict[str, Any]:
+    over = _steps_before(parked, wait.iteration, wait.started_at, now_ms)
+    calls = {
+        "payload": parked.calls,
+        "startedAt": wait.started_at,
+        "suspendedAt": now_ms,
+        "status": "suspended",
+        "suspendPayload": {**wait.payload, "__workflow_meta": wait.meta},
+    }
+    return {
+        "context": {**over, _CALLS: calls},
         "activePaths": [_CALLS_PLACE],
         "stepExecutionPath": [_INPUT, _LLM, _MAP],
         "suspendedPaths": {_CALLS: [_CALLS_PLACE]},
-        "resumeLabels": labels,
+        "resumeLabels": wait.meta["resumeLabels"],
     }
-    return outer, inner
 
 
 def _with_policy(given: Mapping[str, Any], parked: ParkedRun) -> dict[str, Any]:
@@ -332,7 +361,7 @@ def _short_step(step: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _inner_context(
+def _steps_before(
     parked: ParkedRun, iteration: Mapping[str, Any], started: int, now_ms: int
 ) -> dict[str, Any]:
     """The steps that are over: the model's, and what stands around it."""
