@@ -551,11 +551,13 @@ class OutsideThreads:
         That stays in the inbox and is tried again, a few times.
         """
         output = active.output
+        # A run that has to end, since its thread is lost, is aborted, too: nobody wanted that.
+        is_wanted = active.interrupt.is_aborted and active.interrupt.error is None
         # The process goes down: nobody wanted this run to end.
-        is_cut = output.status == "canceled" and not active.interrupt.is_aborted
+        is_cut = output.status == "canceled" and not is_wanted
         is_whole = (
             output.status in ("success", "suspended", "tripwire")
-            or active.interrupt.is_aborted
+            or is_wanted
             or isinstance(output.failure, ProcessorError)
         )
         if active.agent.stores_messages and not active.is_lost:

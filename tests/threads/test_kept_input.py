@@ -1,0 +1,111 @@
+"""What was accepted outlives its owner (signals.md G1, G3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mastra_core import Agent, Mastra
+from mastra_core.inmemory.lease import InMemoryLease
+from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.plugins import AdapterContext
+from mastra_core.testing.scripted_model import Gates, ScriptedModel, text
+from mastra_core.testing.thread_scene import waiting
+from mastra_core.threads.inbox import InboxEntry
+from mastra_core.threads.thread_key import thread_key
+
+__all__ = ()
+
+pytestmark = pytest.mark.anyio
+
+T: dict[str, Any] = {"thread_id": "t", "resource_id": "r"}
+KEY = thread_key("r", "t")
+#: Short, so that what is left behind is found within a test.
+TTL_MS = 300
+
+
+class SharedLease(InMemoryLease):
+    """Leases as if other processes had them, too."""
+
+    def __init__(self) -> None:
+        super().__init__(None, AdapterContext())
+        self.lease_capabilities = replace(self.lease_capabilities, cross_process=True)
+
+
+class KeptStorage(InMemoryStorage):
+    """A store as if it outlived the process."""
+
+    volatile = False
+
+
+class Scene:
+    """An application whose threads others can take."""
+
+    def __init__(self, store: KeptStorage, lease: SharedLease) -> None:
+        self.store = store
+        self.lease = lease
+        self.gates = Gates()
+
+    def application(self, *calls: Any) -> tuple[Agent, Mastra]:
+        agent = Agent(id="a", model=ScriptedModel(calls, gates=self.gates), memory=True)
+        settings = {"lease_ttl_ms": TTL_MS}
+        return agent, Mastra(storage=self.store, lease=self.lease, agents=[agent], threads=settings)
+
+    async def rows(self) -> list[tuple[str, Any]]:
+        """Roles and last words of the thread."""
+        page = await self.store.memory.list_messages("t")
+        return [(row.role, row.content["parts"][-1].get("text")) for row in page.messages]
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with KeptStorage() as store, SharedLease() as lease:
+        yield Scene(store, lease)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that takes no time on a machine that isn't busy."""
+    async with asyncio.timeout(60):
+        while not await condition():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+def inbox_of(mastra: Mastra) -> Callable[[], Awaitable[list[InboxEntry]]]:
+    outside = mastra.threads.outside
+    assert outside is not None
+    return lambda: outside.reach.waiting(KEY)
+
+
+async def test_what_a_run_took_that_lost_its_thread_is_answered_later(scene: Scene) -> None:
+    """Such a run is stopped, but nobody wished its end: its input stays in the inbox."""
+    agent, application = scene.application(waiting("go"), [text("after all")])
+    async with application as mastra:
+        accepted = await agent.send_message("hello", **T).accepted
+        await scene.gates.reached("go")
+        # Another process gets the thread, and does nothing with it.
+        await scene.lease.release_lease(KEY, str(accepted.run_id))
+        await scene.lease.acquire_lease(KEY, "other", 60_000)
+        assert accepted.output is not None
+        await accepted.output.wait()
+        left = inbox_of(mastra)
+        await until(lambda: _is_at_rest(mastra))
+        kept = [entry.signal.contents for entry in await left()]
+
+        await scene.lease.release_lease(KEY, "other")
+
+        async def is_answered() -> bool:
+            return not await left()
+
+        await until(is_answered)
+        rows = await scene.rows()
+
+    assert ["hello"] == kept
+    assert [("signal", "hello"), ("assistant", "after all")] == rows
+
+
+async def _is_at_rest(mastra: Mastra) -> bool:
+    return mastra.threads.counts()["threads"] == 0
