@@ -199,7 +199,8 @@ class ThreadQueues:
         if turn.is_follow_up:
             queue = self.restored
         queue.append(turn)
-        ordered = sorted(queue, key=lambda waiting: waiting.order)
+        # One that was adopted has the number of the one before which it waits.
+        ordered = sorted(queue, key=lambda one: (one.order, one.accepted if one.signals else ()))
         queue.clear()
         queue.extend(ordered)
         self.changed()

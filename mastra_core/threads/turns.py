@@ -224,10 +224,12 @@ class ThreadTurns:
             term=self._term(record),
             number=number,
         )
-        # It may have been accepted before some that wait here.
+        self._place(record, turn)
+
+    def _place(self, record: ThreadRecord, turn: QueuedTurn) -> None:
+        """Let a turn wait among those that were accepted before it and after it."""
         later = record.queues.later_than(turn.accepted)
-        if later is not None:
-            turn.order = later.order
+        turn.order = (_QUEUED, next(self._numbers)) if later is None else later.order
         record.queues.adopt_turn(turn, before=later)
 
     def go_on_with(
@@ -354,7 +356,8 @@ class ThreadTurns:
             if not opening:
                 record.queues.starting = None
                 if opening is None:
-                    record.queues.put_back(turn)
+                    # Turns from elsewhere wait now, too: it isn't the first any more.
+                    self._place(record, turn)
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
             signals = opening

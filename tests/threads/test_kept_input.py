@@ -1,10 +1,11 @@
-"""What was accepted outlives its owner (signals.md G1, G3)."""
+"""What was accepted outlives its owner, and keeps its order (signals.md 8.1, G1, G3)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from mastra_core import Agent, Mastra
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.messages.signals import create_signal
 from mastra_core.plugins import AdapterContext
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text
 from mastra_core.testing.thread_scene import waiting
@@ -78,6 +80,41 @@ def inbox_of(mastra: Mastra) -> Callable[[], Awaitable[list[InboxEntry]]]:
     outside = mastra.threads.outside
     assert outside is not None
     return lambda: outside.reach.waiting(KEY)
+
+
+async def test_a_turn_waits_behind_those_that_were_accepted_before_it(scene: Scene) -> None:
+    """Also when they are found only as it is about to start."""
+    agent, application = scene.application(waiting("go"), [text("one")], [text("two")])
+    async with application as mastra:
+        first = await agent.stream("x", **T)
+        await scene.gates.reached("go")
+        late = agent.queue_message("late", **T)
+        await late.accepted
+        assert late.signal.accepted_at is not None
+        outside = mastra.threads.outside
+        assert outside is not None
+        assert outside.reach.inbox is not None
+        early = create_signal(
+            {"type": "user", "contents": "early", "id": "early"},
+            clock=mastra.clock,
+            ids=mastra.ids,
+            accepted_at=late.signal.accepted_at - timedelta(seconds=1),
+        )
+        # As another process leaves it that had the thread before, and died.
+        entry = InboxEntry(signal=early, agent_id="a", turn=True, run_id="promised")
+        await outside.reach.inbox.put(KEY, entry)
+
+        scene.gates.open("go")
+        await first.wait()
+        left = inbox_of(mastra)
+
+        async def is_done() -> bool:
+            return not await left()
+
+        await until(is_done)
+        rows = await scene.rows()
+
+    assert ["early", "late"] == [words for role, words in rows if role == "signal"]
 
 
 async def test_what_a_run_took_that_lost_its_thread_is_answered_later(scene: Scene) -> None:
