@@ -119,17 +119,21 @@ class LeaseKeeper:
             await self._drop(term)
             if held is not None and held.is_lost:
                 self._tell_lost(key, held)
-            begun = await self._begin(key, run_id)
+            begun, is_first = await self._begin(key, run_id)
             if isinstance(begun, str):
                 return begun
             term.held, term.fence = begun, begun.fence
             term.runs.clear()
-            term.runs.append(run_id)
+            if is_first:
+                term.runs.append(run_id)
             term.watcher = self._watchers.start(self._watch(key, begun), name=f"lease:{key}")
             return None
 
-    async def _begin(self, key: str, run_id: str) -> HeldLease | str:
-        """A lease that nobody writes against any more, or the owner that has it."""
+    async def _begin(self, key: str, run_id: str) -> tuple[HeldLease | str, bool]:
+        """
+        A lease that nobody writes against any more, or the owner that has it; and whether the
+        run had none before, in which others may have sent to it what somebody else answered.
+        """
         attempt = 1
         while True:
             held = HeldLease(
@@ -143,7 +147,7 @@ class LeaseKeeper:
             )
             owner = await self._acquire(held)
             if owner is not None:
-                return owner
+                return owner, True
             try:
                 if self._raise_fence is not None and held.fence is not None:
                     await self._raise_fence((key, held.fence))
@@ -156,7 +160,7 @@ class LeaseKeeper:
                 await shielded(held.release(), _GIVE_BACK_SECONDS)
                 raise
             else:
-                return held
+                return held, attempt == 1
             attempt += 1
 
     @asynccontextmanager

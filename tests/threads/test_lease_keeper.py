@@ -225,9 +225,13 @@ async def test_a_lease_that_was_lost_at_once_is_asked_for_again(
 
     assert await guarding.take(KEY, "run 1") is None
     assert await provider.get_lease_owner(KEY) == "run 1"
+    # What was sent to this run may have been for the term that somebody else ended.
+    assert not guarding.had(KEY, "run 1")
+    assert await guarding.take(KEY, "run 1b") is None
+    assert guarding.had(KEY, "run 1b")
 
     fences.failures = 3
-    await guarding.let_go(KEY, "run 1")
+    await guarding.let_go(KEY, "run 1b")
     with pytest.raises(FencedOutError):
         await guarding.take(KEY, "run 2")
     assert await provider.get_lease_owner(KEY) is None
