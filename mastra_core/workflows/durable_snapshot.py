@@ -10,7 +10,7 @@ form, so that its peers go on with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mastra_core.wire.snapshots import DURABLE_INNER_WORKFLOW, SCHEMA_VERSION
@@ -191,6 +191,9 @@ def documents_of_durable(
     """The outer and the inner document of a run that waits again, as its peers wrote them."""
     origin = parked.origin
     assert origin is not None
+    # Without the stamp, peers look for an allowlist among the options, and trip over a null.
+    stamped = [{"activeTools": None, **call} for call in parked.calls]
+    parked = replace(parked, calls=stamped)
     wait = _wait_of(parked, origin)
     written = {
         "status": "suspended",

@@ -12,6 +12,7 @@ from mastra_conformance.node import NodePeer, NodePeerError
 from mastra_conformance.suite import requires
 from mastra_conformance.suites.interop.shared import AGENT, RESOURCE, THREAD, InteropSuite
 from mastra_conformance.suites.runtime.agents import Workshop, application, workshop
+from mastra_conformance.suites.runtime.neighbours import until
 from mastra_core import Agent
 from mastra_core.base.clock import Clock
 from mastra_core.base.ids import UuidIds
@@ -49,6 +50,11 @@ async def _rows(store: Storage, run_id: str) -> list[tuple[str, Any]]:
         for row in page.runs
         if row.run_id == run_id and isinstance(row.snapshot, dict)
     ]
+
+
+async def _are_gone(store: Storage, run_id: str) -> bool:
+    """Node removes the rows of a run once its stream has ended."""
+    return not await _rows(store, run_id)
 
 
 class DurableAgentInteropSuite(InteropSuite):
@@ -157,7 +163,7 @@ class DurableAgentInteropSuite(InteropSuite):
             (call["tool"], call["input"]["env"]) for call in calls
         ]
         assert "deployed" in str(requests[-1])
-        assert [] == await _rows(shared_store, run_id)
+        await until(lambda: _are_gone(shared_store, run_id))
 
     async def test_a_new_call_of_our_model_can_be_answered_in_node(
         self, shared_store: Storage, node: NodePeer, clock: Clock
@@ -181,7 +187,7 @@ class DurableAgentInteropSuite(InteropSuite):
         assert [{"tool": "deploy", "input": {"env": "test"}}] == calls
         said = str([message.content for message in page.messages])
         assert said.index("call_1") < said.index("And then?") < said.index("done by Node")
-        assert [] == await _rows(shared_store, run_id)
+        await until(lambda: _are_gone(shared_store, run_id))
 
     async def test_we_answer_for_a_sub_agent_of_a_durable_agent(
         self, shared_store: Storage, node: NodePeer, clock: Clock
