@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,12 +112,17 @@ class OutsideThreads:
             number=number or (inbox.next_number() if inbox is not None else 0),
         )
 
-    async def accept(self, record: ThreadRecord, signal: Signal, answer: Accepted) -> Accepted:
+    def accept(
+        self, record: ThreadRecord, signal: Signal, answer: Accepted
+    ) -> Coroutine[Any, Any, Accepted]:
         """
-        Accept a signal that is in a queue here: once storage has it (G1).
+        Accept a signal that was just put into a queue here: once storage has it (G1).
 
-        Raises:
-            MastraError: It isn't certain that it is stored; it is in no queue then.
+        Where it stands is seen now: it may be taken before the work begins.
+
+        Returns:
+            The work; it raises ``MastraError`` if it isn't certain that the signal is stored, and
+            the signal is in no queue then.
         """
         turn = record.queues.turn_of(signal.id)
         agent = turn.agent if turn is not None else record.waiting_agent
@@ -132,6 +137,16 @@ class OutsideThreads:
         )
         if turn is not None:
             turn.number = entry.number
+        return self._keep_accepted(record, entry, answer, None if turn is not None else reservation)
+
+    async def _keep_accepted(
+        self,
+        record: ThreadRecord,
+        entry: InboxEntry,
+        answer: Accepted,
+        reservation: Reservation | None,
+    ) -> Accepted:
+        signal = entry.signal
         try:
             await self._keep(record.key, entry)
         except BaseException:
@@ -142,7 +157,7 @@ class OutsideThreads:
         if self._runtime.is_cancelled(record.key, signal.id):
             # It was taken back while it was being stored.
             await self.reach.answered(record.key, [signal.id])
-        if turn is None and reservation is not None and reservation.winner is not None:
+        if reservation is not None and reservation.winner is not None:
             # The thread may turn out to be another process's; then its run has the signal.
             return replace(answer, run_id=await asyncio.shield(reservation.winner))
         return answer

@@ -146,3 +146,31 @@ async def test_what_a_run_took_that_lost_its_thread_is_answered_later(scene: Sce
 
 async def _is_at_rest(mastra: Mastra) -> bool:
     return mastra.threads.counts()["threads"] == 0
+
+
+async def test_a_turn_that_starts_before_it_is_kept_was_accepted_all_the_same(
+    scene: Scene,
+) -> None:
+    """The run before it ends in the very moment in which it is queued, as one does that is lost."""
+    agent, mastra = scene.application(waiting("g"), [text("two")])
+    async with mastra:
+        first = await agent.send_message("one", **T).accepted
+        await scene.gates.reached("g")
+        record = mastra.threads.known_record(KEY)
+        assert record is not None
+        queued = agent.queue_message("again", **T)
+        turn = record.queues.idle.popleft()
+        accepted = await queued.accepted
+        entries = await inbox_of(mastra)()
+        record.queues.idle.append(turn)
+        scene.gates.open("g")
+        assert first.output is not None
+        await first.output.wait()
+        await until(lambda: _has_answer(scene, "two"))
+
+    assert "deliver" == accepted.action
+    assert accepted.run_id in {entry.run_id for entry in entries if entry.turn}
+
+
+async def _has_answer(scene: Scene, words: str) -> bool:
+    return ("assistant", words) in await scene.rows()

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Any
 
@@ -39,6 +40,7 @@ async def run() -> int:
         try:
             result = await _worker(order["function"])(context)
         except Exception as exc:  # noqa: BLE001 – the door of this process: the test wants every reason
+            traceback.print_exc()
             context.send(error=type(exc).__name__, text=str(exc))
             return 1
         context.send(result=result)
