@@ -384,8 +384,11 @@ class SharedThreadSuite(_Shared):
             await until(lambda: signer.refused == len(("abort", "cancel", "signal")))
             status = woken.output.status
 
+            record = q.mastra.threads.known_record(KEY)
+            assert record is not None
+            await until(lambda: cancelled.signal.id in record.known_signals())
             p.agent.cancel_queued_messages(**TARGET, signal_ids=[cancelled.signal.id])
-            await until(_nothing_waits(q, but=2))
+            await until(lambda: cancelled.signal.id not in record.known_signals())
             q.gates.open("go")
             await q.answered("first", "second")
             await until(lambda: "finish" in _types(seen))
