@@ -384,11 +384,7 @@ class SharedThreadSuite(_Shared):
             await until(lambda: signer.refused == len(("abort", "cancel", "signal")))
             status = woken.output.status
 
-            record = q.mastra.threads.known_record(KEY)
-            assert record is not None
-            await until(lambda: cancelled.signal.id in record.known_signals())
-            p.agent.cancel_queued_messages(**TARGET, signal_ids=[cancelled.signal.id])
-            await until(lambda: cancelled.signal.id not in record.known_signals())
+            await _cancel_there(p, q, cancelled.signal.id)
             q.gates.open("go")
             await q.answered("first", "second")
             await until(lambda: "finish" in _types(seen))
@@ -503,8 +499,7 @@ class SharedThreadSuite(_Shared):
             queued = await p.agent.queue_message("its own", **TARGET).accepted
             cancelled = p.agent.send_message("never mind", **TARGET)
             await cancelled.accepted
-            p.agent.cancel_queued_messages(**TARGET, signal_ids=[cancelled.signal.id])
-            await until(_nothing_waits(q, but=3))
+            await _cancel_there(p, q, cancelled.signal.id)
             q.gates.open("go")
             await q.answered("first", "second", "its own")
             await until(_nothing_waits(q))
@@ -551,6 +546,14 @@ async def _active_segment(where: Any) -> tuple[str, str] | None:
         await until(lambda: reach.remote_run(KEY) is not None)
         run: tuple[str, str] | None = reach.remote_run(KEY)
         return run
+
+
+async def _cancel_there(here: Any, there: Any, signal_id: str) -> None:
+    """Cancel what waits in another process, once it has arrived there."""
+    record = there.mastra.threads.known_record(KEY)
+    await until(lambda: signal_id in record.known_signals())
+    here.agent.cancel_queued_messages(**TARGET, signal_ids=[signal_id])
+    await until(lambda: signal_id not in record.known_signals())
 
 
 def _nothing_waits(where: Any, *, but: int = 0) -> Any:
