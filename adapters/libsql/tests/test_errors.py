@@ -86,8 +86,10 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_a_folder_instead_of_a_file(tmp_path: Path) -> None:
-    with pytest.raises(StorageConnectionError, match="can't be opened"):
+    with pytest.raises(StorageConnectionError, match="can't be opened: it is a folder") as caught:
         await LibSQLStorage(f"file:{tmp_path}").init()
+
+    assert "Name a file in it" in str(caught.value.hint)
 
 
 async def test_a_store_that_became_read_only(path: Path) -> None:

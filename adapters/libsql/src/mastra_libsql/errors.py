@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 from typing import Final
 
 import apsw
@@ -139,15 +140,18 @@ def _sqlite_fault(exc: apsw.Error, operation: str, place: str) -> StorageError:
                 details=facts,
             )
         case apsw.CantOpenError():
+            is_folder = Path(place.removeprefix("file:")).is_dir()
             return StorageConnectionError(
-                f"{place} can't be opened.",
+                f"{place} can't be opened{': it is a folder' if is_folder else ''}.",
                 id=found,
-                hint="Its folder must exist and be writable for this user.",
+                hint="Name a file in it, such as mastra.db."
+                if is_folder
+                else "Its folder must exist and be writable for this user.",
                 details=facts,
             )
         case apsw.FullError():
             return StorageError(
-                f"The disk of {place} is full; nothing of {operation} was written.",
+                f"The disk of {place} is full; {operation} has written nothing.",
                 id=found,
                 hint="Free some space; the store goes on working afterwards.",
                 details=facts,
