@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from mastra_core import Agent, Mastra, tool
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import ConfigError, PluginBrokenError
+from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.plugins import hookimpl
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
 
@@ -94,17 +94,17 @@ async def test_the_agents_own_tool_wins_over_one_of_the_same_name() -> None:
     assert "own x" == output["toolResults"][0]["payload"]["result"]
 
 
-async def test_a_tool_of_a_plugin_waits_for_approval_and_goes_on_elsewhere(tmp_path: Path) -> None:
-    """The process that approves has the plugin, too."""
-    url = f"file:{tmp_path}/app.db"
-    first = Agent(id="researcher", model=model([tool_call("order", {"what": "x"})]))
-    async with Mastra(storage=url, lease="memory:", agents=[first], plugins=[Shelf()]):
-        output = await first.stream("go", thread_id="t", resource_id="r")
-        assert "suspended" == await output.finish_reason
-    second = Agent(id="researcher", model=model())
-    async with Mastra(storage=url, lease="memory:", agents=[second], plugins=[Shelf()]):
-        [run] = (await second.list_suspended_runs()).runs
-        answer = await second.approve_tool_call_generate(run.run_id)
+async def test_a_tool_of_a_plugin_waits_for_approval_and_goes_on_elsewhere() -> None:
+    """The application that approves has the plugin, too."""
+    async with InMemoryStorage() as store:
+        first = Agent(id="researcher", model=model([tool_call("order", {"what": "x"})]))
+        async with Mastra(storage=store, agents=[first], plugins=[Shelf()]):
+            output = await first.stream("go", thread_id="t", resource_id="r")
+            assert "suspended" == await output.finish_reason
+        second = Agent(id="researcher", model=model())
+        async with Mastra(storage=store, agents=[second], plugins=[Shelf()]):
+            [run] = (await second.list_suspended_runs()).runs
+            answer = await second.approve_tool_call_generate(run.run_id)
 
     assert "ordered x" == answer["toolResults"][0]["payload"]["result"]
 
