@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import pymongo.errors
 import pytest
 
+from mastra_conformance.faults.addresses import through_port
+from mastra_conformance.faults.proxy import open_network
 from mastra_core.errors import FencedOutError
 from mastra_core.wire.threads import Thread
 from mastra_mongodb import MongoStorage
@@ -72,3 +75,33 @@ async def test_writes_of_one_key_share_a_session_and_all_happen(url: str) -> Non
     for thread in found:
         assert thread is not None
         assert {"k1", "k2", "k3"} <= set(thread.metadata or {})
+
+
+async def test_what_a_broken_network_left_open_is_ended_once_it_is_back(url: str) -> None:
+    """Its transaction can't be given up then; nobody waits for the server to do that."""
+    parts = urlsplit(url)
+    async with (
+        open_network(parts.hostname or "", parts.port or 27017) as network,
+        MongoStorage(url) as other,
+        MongoStorage(
+            through_port(url, network.port), connect_timeout_ms=2_000, request_timeout_ms=3_000
+        ) as store,
+    ):
+        await other.memory.save_thread(THREAD)
+        threads = store._host.collection("mastra_threads")
+
+        async def body(session: Any) -> None:
+            await threads.update_one({"id": "t"}, {"$set": {"title": "half"}}, session=session)
+            network.cut()
+            await threads.update_one({"id": "t"}, {"$set": {"title": "whole"}}, session=session)
+
+        with pytest.raises(pymongo.errors.ConnectionFailure):
+            await store._host.pool.transact(body, once=True)
+        await network.heal()
+
+        async with asyncio.timeout(30):
+            await other.memory.update_thread("t", title="other")
+        found = await other.memory.get_thread_by_id("t")
+
+    assert found is not None
+    assert "other" == found.title

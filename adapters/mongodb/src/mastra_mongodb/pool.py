@@ -15,7 +15,7 @@ from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import PyMongoError
+from pymongo.errors import ConnectionFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from mastra_core.base.redact import redact_url
@@ -48,6 +48,11 @@ RELAXED: Final = WriteConcern(w=1)
 
 _FIRST_PAUSE_S: Final = 0.002
 _LONGEST_PAUSE_S: Final = 0.1
+#: After so long a server ends a transaction by itself, unless it is told otherwise.
+_LIFETIME_S: Final = 60.0
+#: To end one before: seconds for a try, and between two.
+_END_S: Final = 5.0
+_END_PAUSE_S: Final = 0.5
 
 
 def pool_key(settings: MongoSettings) -> tuple[object, ...]:
@@ -81,6 +86,8 @@ class MongoPool:
         self.connections = ConnectionCounter()
         self._rng = random.Random()  # noqa: S311 – spreads retries, protects nothing
         self._client: AsyncMongoClient[Any] | None = None
+        #: End transactions that the server may still believe in.
+        self._ending: set[asyncio.Task[None]] = set()
 
     @property
     def client(self) -> AsyncMongoClient[Any]:
@@ -158,6 +165,10 @@ class MongoPool:
     async def close(self) -> None:
         """Close the client; idempotent."""
         client, self._client = self._client, None
+        for task in self._ending:
+            task.cancel()
+        if self._ending:
+            await asyncio.wait(self._ending)
         if client is not None:
             await client.close()
 
@@ -197,11 +208,36 @@ class MongoPool:
                         await self._commit(session, deadline)
             except PyMongoError as exc:
                 if once or not is_transient(exc) or self._is_over(deadline):
+                    if isinstance(exc, ConnectionFailure):
+                        self._end_later(session.session_id["id"])
                     raise
                 attempt += 1
                 await self.pause(attempt)
             else:
                 return result
+
+    def _end_later(self, session_name: Any) -> None:
+        """
+        Have the server end what it can't know to be given up, as soon as it can be reached.
+
+        It would keep the transaction for a minute, and everybody else from its documents.
+        """
+        task = asyncio.get_running_loop().create_task(
+            self._end(session_name), name="mongodb-end-transaction"
+        )
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end(self, session_name: Any) -> None:
+        deadline = asyncio.get_running_loop().time() + _LIFETIME_S
+        while not self._is_over(deadline):
+            try:
+                with pymongo.timeout(_END_S):
+                    await self.client.admin.command({"killSessions": [{"id": session_name}]})
+            except (PyMongoError, ConnectionError):
+                await asyncio.sleep(_END_PAUSE_S)
+            else:
+                return
 
     async def _commit(self, session: Session, deadline: float) -> None:
         """Commit; repeating that is safe when its answer was lost."""
