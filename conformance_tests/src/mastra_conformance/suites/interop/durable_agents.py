@@ -33,14 +33,23 @@ _MEMORY: Final = {"memory": {"thread": THREAD, "resource": RESOURCE}, "closeOnSu
 
 
 async def _park(
-    node: NodePeer, *script: list[dict[str, Any]], options: Mapping[str, Any] = _MEMORY
+    store: Storage,
+    node: NodePeer,
+    *script: list[dict[str, Any]],
+    options: Mapping[str, Any] = _MEMORY,
 ) -> str:
     """A run of a durable agent that waits over there."""
     agent = {"id": AGENT, "script": list(script), "tools": list(_TOOLS), "durable": True}
     await node.do("mastra", agents=[agent])
     answer = await node.agent(AGENT, "stream", "deploy it", dict(options))
     assert "suspended" == answer["finishReason"]
+    await until(lambda: _is_parked(store, str(answer["runId"])))
     return str(answer["runId"])
+
+
+async def _is_parked(store: Storage, run_id: str) -> bool:
+    """Node stores both rows of a run after its stream has said that it waits."""
+    return ["suspended"] * 2 == [status for _, status in await _rows(store, run_id)]
 
 
 async def _rows(store: Storage, run_id: str) -> list[tuple[str, Any]]:
@@ -67,7 +76,7 @@ class DurableAgentInteropSuite(InteropSuite):
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
         """The tool runs here, once; the conversation is stored; Node has nothing to answer."""
-        run_id = await _park(node, [_DEPLOY], [{"text": "done by Node"}])
+        run_id = await _park(shared_store, node, [_DEPLOY], [{"text": "done by Node"}])
         helper = workshop([[text("done by Python")]], agent_id=AGENT)
         async with application(shared_store, helper, clock=clock, ids=UuidIds()):
             listed = await helper.agent.list_suspended_runs(thread_id=THREAD)
@@ -99,7 +108,7 @@ class DurableAgentInteropSuite(InteropSuite):
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
         """The tool doesn't run; the model is told why; the run is over."""
-        run_id = await _park(node, [_DEPLOY])
+        run_id = await _park(shared_store, node, [_DEPLOY])
         helper = workshop([[text("declined")]], agent_id=AGENT)
         async with application(shared_store, helper, clock=clock, ids=UuidIds()):
             output = await helper.agent.decline_tool_call(run_id, "call_1", reason="not today")
@@ -114,7 +123,7 @@ class DurableAgentInteropSuite(InteropSuite):
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
         """A tool that suspended with a question over there gets its answer here."""
-        run_id = await _park(node, [{"tool": "ask", "id": "call_1", "input": {}}])
+        run_id = await _park(shared_store, node, [{"tool": "ask", "id": "call_1", "input": {}}])
         helper = workshop([[text("thanks")]], agent_id=AGENT)
         answer = {"answer": "the left one"}
         async with application(shared_store, helper, clock=clock, ids=UuidIds()):
@@ -138,7 +147,9 @@ class DurableAgentInteropSuite(InteropSuite):
         """What was done here isn't done again there: only the call that still waits runs."""
         test = {"tool": "deploy", "id": "call_2", "input": {"env": "test"}}
         first = {"tool": "echo", "id": "call_0", "input": {"env": "x"}}
-        run_id = await _park(node, [{"text": "look"}, first], [{"text": "go"}, _DEPLOY, test])
+        run_id = await _park(
+            shared_store, node, [{"text": "look"}, first], [{"text": "go"}, _DEPLOY, test]
+        )
         helper = workshop([[text("never said")]], agent_id=AGENT)
         async with application(shared_store, helper, clock=clock, ids=UuidIds()):
             output = await helper.agent.approve_tool_call(run_id, "call_1")
@@ -169,7 +180,7 @@ class DurableAgentInteropSuite(InteropSuite):
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
         """The run went on here for a step, and waits with another call for either side."""
-        run_id = await _park(node, [_DEPLOY], [{"text": "done by Node"}])
+        run_id = await _park(shared_store, node, [_DEPLOY], [{"text": "done by Node"}])
         again = [text("And then?"), tool_call("deploy", {"env": "test"}, id="call_2")]
         helper = workshop([again], agent_id=AGENT)
         async with application(shared_store, helper, clock=clock, ids=UuidIds()):
@@ -209,6 +220,11 @@ class DurableAgentInteropSuite(InteropSuite):
         agent = Agent(id="boss", model=model, agents=[worker.agent])
         boss = Workshop(agent=agent, model=model, gates=gates)
         async with application(shared_store, boss, clock=clock, ids=UuidIds()):
+
+            async def is_listed() -> bool:
+                return (await agent.list_suspended_runs()).total > 0
+
+            await until(is_listed)
             [outer] = (await agent.list_suspended_runs()).runs
             output = await agent.approve_tool_call(outer.run_id, "outer")
             said = await output.text
@@ -222,7 +238,7 @@ class DurableAgentInteropSuite(InteropSuite):
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
         """Its conversation stands in its rows only; nothing of it is stored elsewhere."""
-        run_id = await _park(node, [_DEPLOY], options={"closeOnSuspend": True})
+        run_id = await _park(shared_store, node, [_DEPLOY], options={"closeOnSuspend": True})
         helper = workshop([[text("done by Python")]], agent_id=AGENT)
         async with application(shared_store, helper, clock=clock, ids=UuidIds()):
             output = await helper.agent.approve_tool_call(run_id, "call_1")
@@ -239,7 +255,7 @@ class DurableAgentInteropSuite(InteropSuite):
         self, shared_store: Storage, node: NodePeer, clock: Clock
     ) -> None:
         """An approval over there fails without running the tool; given back, it is listed."""
-        run_id = await _park(node, [_DEPLOY])
+        run_id = await _park(shared_store, node, [_DEPLOY])
         helper = workshop(agent_id=AGENT)
         key = {"workflow_name": DURABLE_OUTER_WORKFLOW, "run_id": run_id}
         async with application(shared_store, helper, clock=clock, ids=UuidIds()) as mastra:
