@@ -20,6 +20,7 @@ from mastra_core.errors import (
     StorageError,
     StorageSchemaError,
     StorageTimeoutError,
+    ThreadNotFoundError,
 )
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.messages import Message
@@ -524,6 +525,26 @@ async def test_lost_prepared_statements_are_no_error(
     assert ["x"] * 5 == [found.title for found in page.threads]
     assert None not in gathered
     assert 5 == page.total
+
+
+async def test_the_end_of_a_transaction_is_never_prepared(
+    url: str, query: Query, context: AdapterContext
+) -> None:
+    """A pooler that loses what is prepared must not lose the connection of a rollback with it."""
+    async with PostgresStorage(url, context, pool_size=1, prepared_statements="on") as store:
+        await store.memory.save_thread(thread("t"))
+        for _ in range(3):
+            with pytest.raises(ThreadNotFoundError):
+                await store.memory.update_thread("unknown", title="x")
+            await store.memory.update_thread("t", title="x")
+        executor: Any = store._door
+        known = await executor.read(
+            "look", Step(plain("SELECT statement FROM pg_prepared_statements"))
+        )
+
+    prepared = [row[0] for row in known[0]]
+    assert any("SELECT" in text for text in prepared)
+    assert not any(text.startswith(("BEGIN", "COMMIT", "ROLLBACK")) for text in prepared)
 
 
 async def test_no_setting_of_the_session_is_changed(

@@ -48,12 +48,12 @@ class Command(NamedTuple):
 
     sql: bytes
     values: Sequence[bytes | None] = ()
-    #: Not prepared: it may need what a statement before it creates.
+    #: Not prepared: it may need what a statement before it creates, or must always work.
     is_single: bool = False
 
 
-COMMIT: Final = Command(b"COMMIT")
-ROLLBACK: Final = Command(b"ROLLBACK")
+COMMIT: Final = Command(b"COMMIT", is_single=True)
+ROLLBACK: Final = Command(b"ROLLBACK", is_single=True)
 
 
 class Segment:

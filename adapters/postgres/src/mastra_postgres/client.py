@@ -25,9 +25,9 @@ __all__ = ("PostgresClient", "open_client", "share_client")
 
 T = TypeVar("T")
 
-_BEGIN: Final = Command(b"BEGIN")
+_BEGIN: Final = Command(b"BEGIN", is_single=True)
 #: Several reads of one state of the database.
-_BEGIN_READING: Final = Command(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_BEGIN_READING: Final = Command(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", is_single=True)
 #: How often a transaction that others interrupt is tried.
 _ATTEMPTS: Final = 6
 
