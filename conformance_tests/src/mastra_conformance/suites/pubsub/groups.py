@@ -419,7 +419,8 @@ class GroupSuite(Suite):
             started = opener.clock.monotonic()
             await sibling.until(10)
 
-            assert opener.clock.monotonic() - started < 1
+            # Long before they would have come back by themselves.
+            assert opener.clock.monotonic() - started < 20
             assert list(range(10)) == sorted(sibling.data)
             assert set(sibling.attempts) <= {1, 2}
 
