@@ -7,7 +7,7 @@ what we write and we read what it wrote; members that we don't know stay where t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -24,6 +24,7 @@ __all__ = (
     "documents_of",
     "outcomes_of",
     "parked_from_documents",
+    "results_of",
 )
 
 #: Step ids of the inner workflow, in order.
@@ -217,7 +218,25 @@ def _loop_input(parked: ParkedRun) -> dict[str, Any]:
 
 
 def _foreach_output(parked: ParkedRun, *, with_state: bool) -> list[dict[str, Any] | None]:
-    """Results per call; trailing calls that weren't started are left out."""
+    def asked(_: Mapping[str, Any], outcome: CallOutcome) -> dict[str, Any]:
+        payload = {**_tool_payload(outcome), "__agentId": parked.agent_id}
+        if with_state:
+            payload["__streamState"] = parked.stream_state
+        return payload
+
+    return results_of(parked, asked)
+
+
+def results_of(
+    parked: ParkedRun, asked: Callable[[Mapping[str, Any], CallOutcome], dict[str, Any]]
+) -> list[dict[str, Any] | None]:
+    """
+    Results per call; trailing calls that weren't started are left out.
+
+    Args:
+        parked: The run.
+        asked: What a call that waits asks for, as its kind of run writes it.
+    """
     entries: list[dict[str, Any] | None] = []
     for call, outcome in zip(parked.calls, parked.outcomes, strict=True):
         if outcome is None:
@@ -229,10 +248,7 @@ def _foreach_output(parked: ParkedRun, *, with_state: bool) -> list[dict[str, An
             "status": outcome.status,
         }
         if outcome.is_parked:
-            payload = {**_tool_payload(outcome), "__agentId": parked.agent_id}
-            if with_state:
-                payload["__streamState"] = parked.stream_state
-            entry["suspendPayload"] = payload
+            entry["suspendPayload"] = asked(call, outcome)
             entry["suspendedAt"] = outcome.settled_at
         else:
             entry["output"] = {**call, **outcome.output}

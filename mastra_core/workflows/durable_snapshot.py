@@ -20,6 +20,7 @@ from mastra_core.workflows.agent_snapshot import (
     DurableOrigin,
     ParkedRun,
     outcomes_of,
+    results_of,
 )
 
 __all__ = ("documents_of_durable", "parked_from_durable")
@@ -238,7 +239,11 @@ def _wait_of(parked: ParkedRun, origin: DurableOrigin) -> _Wait:
     return _Wait(
         started_at=head.started_at,
         payload=_tool_payload(parked.calls[index], head),
-        meta={"foreachIndex": index, "foreachOutput": _iterations(parked), "resumeLabels": labels},
+        meta={
+            "foreachIndex": index,
+            "foreachOutput": results_of(parked, _tool_payload),
+            "resumeLabels": labels,
+        },
         iteration=_iteration_input(parked, origin),
     )
 
@@ -307,30 +312,6 @@ def _tool_payload(call: Mapping[str, Any], outcome: CallOutcome) -> dict[str, An
         "toolName": call["toolName"],
         "args": asked.get("args", call.get("args", {})),
     }
-
-
-def _iterations(parked: ParkedRun) -> list[dict[str, Any] | None]:
-    """Results per call; trailing calls that weren't started are left out."""
-    entries: list[dict[str, Any] | None] = []
-    for call, outcome in zip(parked.calls, parked.outcomes, strict=True):
-        if outcome is None:
-            entries.append(None)
-            continue
-        entry: dict[str, Any] = {
-            "payload": call,
-            "startedAt": outcome.started_at,
-            "status": outcome.status,
-        }
-        if outcome.is_parked:
-            entry["suspendPayload"] = _tool_payload(call, outcome)
-            entry["suspendedAt"] = outcome.settled_at
-        else:
-            entry["output"] = {**call, **outcome.output}
-            entry["endedAt"] = outcome.settled_at
-        entries.append(entry)
-    while entries and entries[-1] is None:
-        entries.pop()
-    return entries
 
 
 def _iteration_input(parked: ParkedRun, origin: DurableOrigin) -> dict[str, Any]:

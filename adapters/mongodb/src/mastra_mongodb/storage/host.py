@@ -68,7 +68,7 @@ class Host:
     def attach(self, pool: MongoPool | None) -> None:
         """Work on this pool; None for a store that is closed."""
         self._pool = pool
-        self._guards = None if pool is None else GuardSessions(pool)
+        self._guards = None
         self._collections.clear()
 
     async def detach(self) -> None:
@@ -119,8 +119,8 @@ class Host:
     @property
     def guards(self) -> GuardSessions:
         """The sessions for guarded writes of an open store."""
-        assert self.pool is not None
-        assert self._guards is not None, "it comes with the pool"
+        if self._guards is None:
+            self._guards = GuardSessions(self.pool)
         return self._guards
 
     async def together(
