@@ -1,12 +1,16 @@
-"""Add up JUnit reports: ``sum_reports.py FOLDER`` ends with one line of totals."""
+"""Add up JUnit reports: ``sum_reports.py FOLDER`` names what failed, then the totals."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 __all__ = ("main",)
+
+#: Characters of a message that still help.
+_LONGEST = 400
 
 
 def counts_of(path: Path) -> tuple[int, int, int]:
@@ -18,8 +22,19 @@ def counts_of(path: Path) -> tuple[int, int, int]:
     return total - failed - skipped, failed, skipped
 
 
+def failures_of(path: Path) -> Iterator[str]:
+    """A line per failed test of one report: its name and the first line of what it raised."""
+    for test in ET.parse(path).getroot().iter("testcase"):  # noqa: S314 - our own file
+        for outcome in (*test.iter("failure"), *test.iter("error")):
+            message = (outcome.get("message") or outcome.text or "").strip().splitlines()
+            yield f"{test.get('classname')}.{test.get('name')}: {''.join(message[:1])[:_LONGEST]}"
+
+
 def main(folder: str) -> int:
-    """Print a line per report and the totals; 1 if a test failed or none ran."""
+    """Print failures, a line per report, and the totals; 1 if a test failed or none ran."""
+    for path in sorted(Path(folder).glob("*.xml")):
+        for line in failures_of(path):
+            print(f"{path.stem}: {line}")
     found = {path.stem: counts_of(path) for path in sorted(Path(folder).glob("*.xml"))}
     for name, (passed, failed, skipped) in found.items():
         print(f"{name:32} {passed:6} passed {failed:4} failed {skipped:4} skipped")

@@ -160,7 +160,7 @@ class NotificationsStorage(Protocol):
         *,
         expected_statuses: Sequence[str] | None = None,
     ) -> list[NotificationRecord]:
-        """One status for many records (3.7); returns those that were changed."""
+        """One status for many records (3.7); those that were changed, in the order of their ids."""
         ...
 
     async def mark_notification_delivered(

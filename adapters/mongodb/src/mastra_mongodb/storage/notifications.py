@@ -399,7 +399,7 @@ class MongoNotifications(ClaimStore):
         rules.check_status(status)
         now = self._host.now()
         ids = list(dict.fromkeys(notification_ids))
-        changed: list[NotificationRecord] = []
+        changed: dict[str, NotificationRecord] = {}
         for start in range(0, len(ids), _BULK):
             wanted: dict[str, Any] = {
                 "threadId": thread_id,
@@ -408,8 +408,9 @@ class MongoNotifications(ClaimStore):
             if expected_statuses is not None:
                 wanted["status"] = {"$in": list(expected_statuses)}
             with self._host.errors("update_notifications_status"):
-                changed += await self._set_status(wanted, status, now)
-        return changed
+                portion = await self._set_status(wanted, status, now)
+            changed |= {record.id: record for record in portion}
+        return [changed[each] for each in ids if each in changed]
 
     async def _set_status(
         self, wanted: Mapping[str, Any], status: str, now: datetime

@@ -328,10 +328,8 @@ class SqlNotifications:
             values["expected_statuses"] = self._host.dialect.list_value(expected_statuses)
         statement = self._sql.set_status(column, expect_status=expected_statuses is not None)
         rows = await self._run.write("update_notifications_status", Step.of(statement, values))
-        changed: dict[str, NotificationRecord] = {}
-        for record in await self._models(rows):
-            changed.setdefault(record.id, record)
-        return list(changed.values())
+        changed = {record.id: record for record in await self._models(rows)}
+        return [changed[each] for each in dict.fromkeys(notification_ids) if each in changed]
 
     async def mark_notification_delivered(
         self,
