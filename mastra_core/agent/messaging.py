@@ -140,6 +140,7 @@ class AgentTurns:
             tracker=LaneTracker.of(host.storage) if has_memory else None,
             would_take=lambda: host.threads.would_take(self, target),
             route=lambda signal: host.threads.send_created(self, signal, target),
+            repeat=lambda signal: host.threads.send_signal(self, signal, target),
         )
 
 

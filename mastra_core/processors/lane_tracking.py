@@ -21,7 +21,7 @@ from mastra_core.messages.state_lanes import is_newer
 from mastra_core.rules.owners import lost_if_refused
 from mastra_core.wire.threads import Thread
 
-__all__ = ("KnownLanes", "LaneTracker")
+__all__ = ("KnownLanes", "LaneTracker", "OpenChange")
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,23 @@ logger = logging.getLogger(__name__)
 _STATE_TYPE: Final = "mastra_py_state_lanes"
 #: Writers of one thread that may come between before one gives up.
 _ATTEMPTS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenChange:
+    """A change of a lane whose signal isn't accepted yet; ``confirm`` or ``undo`` follows."""
+
+    #: The signal as others can send it, should the one who made the change have died.
+    signal: Mapping[str, Any] | None = None
+    #: What the lane said before.
+    before: Mapping[str, Any] | None = None
+    #: How many have tried to send it.
+    tries: int = 1
+
+    def to_wire(self) -> dict[str, Any]:
+        """As it is stored."""
+        known = {"signal": self.signal, "before": self.before, "tries": self.tries}
+        return {name: value for name, value in known.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +74,19 @@ class KnownLanes:
             return row if state is None else state
         return row if is_newer(row, state) else state
 
-    def is_open(self, lane: str) -> bool:
-        """Was the last change never confirmed? Then its signal may have got lost."""
+    def opened(self, lane: str) -> OpenChange | None:
+        """The last change, if nobody has confirmed it: its signal may be on its way, or lost."""
         entry = self._entry(lane)
-        return bool(entry.get("open")) and not is_newer(
-            self.tracking(lane), entry.get("tracking") or {}
+        found = entry.get("open")
+        if not found or is_newer(self.tracking(lane), entry.get("tracking") or {}):
+            return None
+        if not isinstance(found, Mapping):
+            return OpenChange(tries=0)
+        signal, before, tries = (found.get(name) for name in ("signal", "before", "tries"))
+        return OpenChange(
+            signal=signal if isinstance(signal, Mapping) else None,
+            before=before if isinstance(before, Mapping) else None,
+            tries=tries if isinstance(tries, int) else 0,
         )
 
     @property
@@ -69,6 +94,12 @@ class KnownLanes:
         """``{tracking, open?}`` per lane, as thread state has it."""
         lanes = self.value.get("lanes")
         return lanes if isinstance(lanes, Mapping) else {}
+
+    def is_as(self, other: KnownLanes, lane: str) -> bool:
+        """Do both know the same of a lane?"""
+        return self.tracking(lane) == other.tracking(lane) and (
+            self._entry(lane) == other._entry(lane)
+        )
 
     def _entry(self, lane: str) -> Mapping[str, Any]:
         entry = self.lanes.get(lane)
@@ -123,7 +154,7 @@ class LaneTracker:
         lane: str,
         tracking: Mapping[str, Any],
         *,
-        is_open: bool = False,
+        opening: OpenChange | None = None,
     ) -> bool:
         """
         Write the tracking of a lane; False if somebody else has changed that lane meanwhile.
@@ -132,7 +163,7 @@ class LaneTracker:
             known: On what the decision rested.
             lane: Which lane; changes of others don't get lost.
             tracking: What is the case now.
-            is_open: The signal isn't accepted yet; ``confirm`` follows.
+            opening: The signal isn't accepted yet; ``confirm`` or ``undo`` follows.
 
         Raises:
             StorageConflictError: Other lanes of the thread change all the time.
@@ -140,14 +171,13 @@ class LaneTracker:
         if self._is_read_only:
             return True
         thread_id = known.thread.id
-        expected = known.tracking(lane)
         current: KnownLanes | None = known
         for _ in range(_ATTEMPTS):
-            if current is None or current.tracking(lane) != expected:
+            if current is None or not current.is_as(known, lane):
                 return False
             entry: dict[str, Any] = {"tracking": dict(tracking)}
-            if is_open:
-                entry["open"] = True
+            if opening is not None:
+                entry["open"] = opening.to_wire()
             if await self._exchange(current, lane, entry):
                 await self._write_row(current.thread, lane, tracking)
                 return True
@@ -158,37 +188,36 @@ class LaneTracker:
         )
 
     async def confirm(self, thread_id: str, lane: str, signal_id: str) -> None:
-        """The signal of the last change was accepted."""
-        await self._settle(thread_id, lane, signal_id, previous=None, is_undone=False)
-
-    async def undo(
-        self, thread_id: str, lane: str, signal_id: str, previous: Mapping[str, Any] | None
-    ) -> None:
-        """The signal of the last change was not accepted: what was so before is so again."""
-        await self._settle(thread_id, lane, signal_id, previous=previous, is_undone=True)
-
-    async def _settle(
-        self,
-        thread_id: str,
-        lane: str,
-        signal_id: str,
-        *,
-        previous: Mapping[str, Any] | None,
-        is_undone: bool,
-    ) -> None:
+        """The signal of the last change was accepted, whoever sent it."""
         for _ in range(_ATTEMPTS):
-            current = await self.load(thread_id)
-            tracking = current.tracking(lane) if current is not None else None
-            if current is None or tracking is None or tracking.get("lastSignalId") != signal_id:
+            current = await self._changed_by(thread_id, lane, signal_id)
+            if current is None or current.opened(lane) is None:
                 return
-            if not is_undone:
-                if await self._exchange(current, lane, {"tracking": dict(tracking)}):
-                    return
-                continue
-            entry = {"tracking": dict(previous)} if previous is not None else {}
+            if await self._exchange(current, lane, {"tracking": current.tracking(lane)}):
+                return
+
+    async def undo(self, thread_id: str, lane: str, signal_id: str, change: OpenChange) -> None:
+        """The signal of a change was not accepted: what was so before is so again."""
+        before = change.before
+        for _ in range(_ATTEMPTS):
+            current = await self._changed_by(thread_id, lane, signal_id)
+            if current is None:
+                return
+            opened = current.opened(lane)
+            if self._states is not None and (opened is None or opened.tries != change.tries):
+                # Another sender has taken it over, and says what becomes of it.
+                return
+            entry = {"tracking": dict(before)} if before is not None else {}
             if await self._exchange(current, lane, entry):
-                await self._write_row(current.thread, lane, previous)
+                await self._write_row(current.thread, lane, before)
                 return
+
+    async def _changed_by(self, thread_id: str, lane: str, signal_id: str) -> KnownLanes | None:
+        """What is known, if this signal was the last change of the lane."""
+        current = await self.load(thread_id)
+        tracking = current.tracking(lane) if current is not None else None
+        is_last = tracking is not None and tracking.get("lastSignalId") == signal_id
+        return current if is_last else None
 
     async def _exchange(self, current: KnownLanes, lane: str, entry: Mapping[str, Any]) -> bool:
         if self._states is None:

@@ -98,7 +98,11 @@ class ThreadRuntime:
         #: Signs what tells other processes to do something; it counts what it refuses.
         self.signer = signer or EventSigner()
         #: States of lanes that are sent from outside.
-        self.states = StateSender(clock=clock, ids=ids)
+        self.states = StateSender(clock=clock, ids=ids, patience=self._lane_patience)
+
+    def _lane_patience(self) -> float:
+        """How long another process may take; in one process they wait for each other anyway."""
+        return 0.0 if self.outside is None else self.outside.reach.ttl_seconds
 
     @property
     def on_idle(self) -> Callable[[str, str], None] | None:

@@ -105,7 +105,7 @@ class SignalSender:
         self._check_open()
         accepted = signal.replace(accepted_at=self._clock.now())
         record = self._record_of(target)
-        return _noted(record, self._route(record, agent, accepted, target))
+        return _noted(record, self._route_anywhere(record, agent, accepted, target))
 
     def queue(
         self,

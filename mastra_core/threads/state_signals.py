@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from mastra_core.base.clock import Clock
@@ -17,25 +19,38 @@ from mastra_core.errors import (
     StorageConflictError,
     ThreadNotFoundError,
 )
-from mastra_core.messages.signals import create_signal
+from mastra_core.messages.signals import create_signal, signal_from_wire
 from mastra_core.messages.state_lanes import StateInput, decide_change, state_input, tracking_after
-from mastra_core.processors.lane_tracking import KnownLanes, LaneTracker
+from mastra_core.processors.lane_tracking import KnownLanes, LaneTracker, OpenChange
 from mastra_core.wire.signals import Signal
 
 __all__ = ("StateSender",)
 
+logger = logging.getLogger(__name__)
+
 #: Writers of one lane that may come between before one gives up.
 _ATTEMPTS: Final = 16
+#: How often is looked whether another process has told the state by now; the longest pause.
+_LOOK_FIRST: Final = 0.02
+_LOOK_LONGEST: Final = 0.5
 #: Outcomes after which the state was told.
 _TOLD: Final = ("wake", "deliver", "persist")
 
 
 class StateSender:
-    """Sends states to lanes; those of one lane one after the other."""
+    """
+    Sends states to lanes; those of one lane one after the other, in all processes.
 
-    def __init__(self, *, clock: Clock, ids: Ids) -> None:
+    Args:
+        clock: Gives times.
+        ids: Gives ids.
+        patience: Seconds that another process has until it must have told what it began to.
+    """
+
+    def __init__(self, *, clock: Clock, ids: Ids, patience: Callable[[], float]) -> None:
         self._clock = clock
         self._ids = ids
+        self._patience = patience
         self._lanes = _LaneLocks()
 
     async def send(
@@ -46,12 +61,15 @@ class StateSender:
         tracker: LaneTracker | None,
         would_take: Callable[[], bool],
         route: Callable[[Signal], SendSignalResult],
+        repeat: Callable[[Signal], SendSignalResult],
     ) -> StateSignalResult:
         """
         Tell the thread, unless it knows.
 
         The lane is written before the signal is routed and put back if the signal wasn't taken,
-        so that one that was dropped doesn't count as told.
+        so that one that was dropped doesn't count as told. Whoever finds the same state written
+        and not yet taken waits until that is decided; if its sender never says, the very signal
+        that it was about to send is sent on, so that the thread gets it once.
 
         Args:
             value: The state (signals.md 13.1).
@@ -59,7 +77,8 @@ class StateSender:
             tracker: Where lanes are kept; None without memory.
             would_take: Is there a way for the signal, as things stand? If not, the lane isn't
                 touched.
-            route: Routes the signal.
+            route: Routes a new signal.
+            repeat: Routes one that another process may have routed already.
 
         Raises:
             InvalidSignalError: The state is malformed.
@@ -83,7 +102,7 @@ class StateSender:
         if tracker is None:
             raise SignalPersistUnavailableError("sendStateSignal requires Mastra memory")
         async with self._lanes.hold(target.thread_id, state.lane):
-            return await self._send(state, target, tracker, would_take, route)
+            return await self._send(state, target, tracker, would_take, route, repeat)
 
     async def _send(
         self,
@@ -92,6 +111,7 @@ class StateSender:
         tracker: LaneTracker,
         would_take: Callable[[], bool],
         route: Callable[[Signal], SendSignalResult],
+        repeat: Callable[[Signal], SendSignalResult],
     ) -> StateSignalResult:
         thread_id, resource_id = target.thread_id, target.resource_id
         assert thread_id is not None
@@ -104,57 +124,95 @@ class StateSender:
                     resource_id=resource_id,
                 )
             tracking = known.tracking(state.lane)
-            signal = self._changed(state, known, thread_id)
-            if signal is None:
+            change = decide_change(state, tracking, None)
+            opened = known.opened(state.lane)
+            if change is None and opened is None:
                 return StateSignalResult(skipped=True, reason="unchanged")
+            if change is None and opened is not None:
+                if await self._is_decided(known, state.lane, tracker):
+                    continue
+                signal = self._left(opened) or self._signal(state, thread_id, known)
+                opening = replace(opened, signal=signal.to_wire(), tries=opened.tries + 1)
+                way = repeat
+            else:
+                signal = self._signal(state, thread_id, known)
+                opening = OpenChange(signal=signal.to_wire(), before=tracking)
+                way = route
             if not would_take():
-                return _told(route(signal))
+                return _told(way(signal))
             after = tracking_after(signal, tracking, None, now=self._clock.now())
-            if await tracker.commit(known, state.lane, after, is_open=True):
-                return await self._route(state, signal, tracking, tracker, route)
+            if await tracker.commit(known, state.lane, after, opening=opening):
+                return await self._route(state, signal, opening, tracker, way)
         raise StorageConflictError(
             f"Lane {state.lane!r} of thread {thread_id!r} changes too often to be written.",
             details={"thread_id": thread_id, "lane": state.lane},
         )
 
-    def _changed(self, state: StateInput, known: KnownLanes, thread_id: str) -> Signal | None:
-        """The signal of a state that the thread doesn't know; None if it does."""
-        tracking = known.tracking(state.lane)
-        # Of a change that nobody confirmed the signal may have got lost: it is told again.
-        window = () if known.is_open(state.lane) else None
-        change = decide_change(state, tracking, window)
-        if change is None:
-            return None
+    async def _is_decided(self, known: KnownLanes, lane: str, tracker: LaneTracker) -> bool:
+        """
+        Wait until somebody says what became of an open change.
+
+        Returns:
+            False if nobody did: whoever made it has died, or stands still.
+        """
+        deadline = self._clock.monotonic() + self._patience()
+        pause = _LOOK_FIRST
+        while (left := deadline - self._clock.monotonic()) > 0:
+            await self._clock.sleep(min(pause, left))
+            pause = min(2 * pause, _LOOK_LONGEST)
+            current = await tracker.load(known.thread.id)
+            if current is None or not current.is_as(known, lane):
+                return True
+        return False
+
+    def _signal(self, state: StateInput, thread_id: str, known: KnownLanes) -> Signal:
+        """A new signal that tells the state; of one that may be known the version stays."""
+        change = decide_change(state, known.tracking(state.lane), ())
+        assert change is not None
         return create_signal(
             state.signal_value(thread_id=thread_id, version=change.version),
             clock=self._clock,
             ids=self._ids,
         )
 
+    def _left(self, opened: OpenChange) -> Signal | None:
+        """The signal that another process was about to send."""
+        if opened.signal is None:
+            return None
+        try:
+            return signal_from_wire(opened.signal, clock=self._clock)
+        except MastraError:
+            logger.warning("the signal of a lane can't be read", exc_info=True)
+            return None
+
     async def _route(
         self,
         state: StateInput,
         signal: Signal,
-        previous: Mapping[str, Any] | None,
+        opening: OpenChange,
         tracker: LaneTracker,
-        route: Callable[[Signal], SendSignalResult],
+        way: Callable[[Signal], SendSignalResult],
     ) -> StateSignalResult:
         assert signal.metadata is not None
         thread_id = signal.metadata["state"]["threadId"]
         is_told = False
         try:
-            result = route(signal)
+            result = way(signal)
             try:
                 is_told = (await result.accepted).action in _TOLD
+                if is_told and result.persisted is not None:
+                    is_told = False
+                    await result.persisted
+                    is_told = True
             except MastraError:
-                # Whoever awaits ``accepted`` gets it.
+                # Whoever awaits ``accepted`` or ``persisted`` gets it.
                 return _told(result)
             return _told(result)
         finally:
             if is_told:
                 await tracker.confirm(thread_id, state.lane, signal.id)
             else:
-                await tracker.undo(thread_id, state.lane, signal.id, previous)
+                await tracker.undo(thread_id, state.lane, signal.id, opening)
 
 
 def _told(result: SendSignalResult) -> StateSignalResult:

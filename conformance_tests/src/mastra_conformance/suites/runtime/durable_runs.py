@@ -182,7 +182,7 @@ class DurableRunSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """The others are told that somebody else answers (G1)."""
-        shop = workshop([[text("done")]])
+        shop = workshop([[text("done")]], gate="all have asked")
         async with application(store, shop, clock=clock, ids=ids):
             run_id = await _leave(store, "approval")
             answers = await asyncio.gather(
@@ -190,6 +190,7 @@ class DurableRunSuite(Suite):
                 return_exceptions=True,
             )
             [won] = [answer for answer in answers if isinstance(answer, ModelOutput)]
+            shop.gates.open("all have asked")
             await won.wait()
 
         assert 9 == sum(isinstance(answer, ResumeClaimedError) for answer in answers)

@@ -37,10 +37,14 @@ def _supervisor(worker: Workshop, *calls: Script) -> Workshop:
     return Workshop(agent=agent, model=model, gates=gates)
 
 
-def _team(*, has_begun: bool) -> tuple[Workshop, Workshop]:
-    """A supervisor and its worker: before the run was parked, or ready to go on with it."""
+def _team(*, has_begun: bool, gate: str | None = None) -> tuple[Workshop, Workshop]:
+    """
+    A supervisor and its worker: before the run was parked, or ready to go on with it.
+
+    With ``gate`` the worker's tool waits there.
+    """
     said: list[Any] = [[text("deployed")]] if has_begun else [deploy_calls("prod")]
-    worker = workshop(said, agent_id="worker")
+    worker = workshop(said, agent_id="worker", gate=gate)
     return _supervisor(worker, [text("all done")] if has_begun else [_ASK]), worker
 
 
@@ -142,13 +146,14 @@ class RivalSupervisorsSuite(Suite):
         boss, _ = _team(has_begun=False)
         async with application(store, boss, clock=clock, ids=ids):
             output = await park(boss.agent)
-        boss, worker = _team(has_begun=True)
+        boss, worker = _team(has_begun=True, gate="all have asked")
         async with application(store, boss, clock=clock, ids=ids):
             answers = await asyncio.gather(
                 *(boss.agent.approve_tool_call(output.run_id, "outer") for _ in range(10)),
                 return_exceptions=True,
             )
             won = [answer for answer in answers if isinstance(answer, ModelOutput)]
+            worker.gates.open("all have asked")
             for one in won:
                 await one.wait()
 

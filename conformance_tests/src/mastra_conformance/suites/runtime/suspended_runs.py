@@ -793,7 +793,7 @@ class RivalAnswersSuite(Suite):
         self, store: Storage, clock: ShiftedClock, ids: Ids
     ) -> None:
         """Nine get the claim error."""
-        shop = workshop()
+        shop = workshop(gate="all have asked")
         async with application(store, shop, clock=clock, ids=ids):
             output = await park(shop.agent)
 
@@ -802,6 +802,7 @@ class RivalAnswersSuite(Suite):
                 return_exceptions=True,
             )
             won = [a for a in answers if isinstance(a, ModelOutput)]
+            shop.gates.open("all have asked")
             for one in won:
                 await one.wait()
 
@@ -860,6 +861,10 @@ class RivalAnswersSuite(Suite):
                 await each.reached("ready")
             for each in (one, other):
                 await each.go()
+            for each in (one, other):
+                await each.reached("asked")
+            for each in (one, other):
+                await each.go()
             results = [await each.result() for each in (one, other)]
         left = await rows_of(store, output.run_id)
 
@@ -883,6 +888,8 @@ class RivalAnswersSuite(Suite):
 
         async with processes.start(worker, run_id=output.run_id) as other:
             await other.reached("ready")
+            await other.go()
+            await other.reached("asked")
             await other.go()
             result = await other.result()
         left = await rows_of(store, output.run_id)

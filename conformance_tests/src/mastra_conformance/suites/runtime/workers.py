@@ -17,8 +17,13 @@ __all__ = ("approve", "die_approving")
 
 
 async def approve(context: WorkerContext) -> dict[str, Any]:
-    """Approve one run as soon as the test says go; tells who won and what was executed."""
-    shop = workshop([[text("done")]])
+    """
+    Approve one run as soon as the test says go; tells who won and what was executed.
+
+    The tool waits until the test has heard that everybody ``asked``: whoever came after the
+    end of the run would find nothing to approve.
+    """
+    shop = workshop([[text("done")]], gate="asked")
     async with (
         context.open_store() as store,
         application(store, shop, clock=SystemClock(), ids=UuidIds()),
@@ -27,7 +32,10 @@ async def approve(context: WorkerContext) -> dict[str, Any]:
         try:
             output = await shop.agent.approve_tool_call(context.arguments["run_id"], "call_1")
         except ResumeClaimedError as exc:
+            await context.reach("asked")
             return {"won": False, "error": exc.id, "executed": len(shop.executed)}
+        await context.reach("asked")
+        shop.gates.open("asked")
         reason = await output.finish_reason
         return {"won": True, "reason": reason, "executed": len(shop.executed)}
 
