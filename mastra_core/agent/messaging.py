@@ -23,6 +23,7 @@ from mastra_core.messages.detect import MessageInput
 from mastra_core.messages.markup import check_attribute_names
 from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.streaming.output import ModelOutput
+from mastra_core.threads.state_signals import StateRoutes
 from mastra_core.wire.messages import Message
 from mastra_core.wire.signals import Signal
 
@@ -138,9 +139,11 @@ class AgentTurns:
             state,
             target,
             tracker=LaneTracker.of(host.storage) if has_memory else None,
-            would_take=lambda: host.threads.would_take(self, target),
-            route=lambda signal: host.threads.send_created(self, signal, target),
-            repeat=lambda signal: host.threads.send_signal(self, signal, target),
+            routes=StateRoutes(
+                would_take=lambda: host.threads.would_take(self, target),
+                send=lambda signal: host.threads.send_created(self, signal, target),
+                repeat=lambda signal: host.threads.send_signal(self, signal, target),
+            ),
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mastra_core.base.clock import Clock
@@ -24,7 +24,7 @@ from mastra_core.messages.state_lanes import StateInput, decide_change, state_in
 from mastra_core.processors.lane_tracking import KnownLanes, LaneTracker, OpenChange
 from mastra_core.wire.signals import Signal
 
-__all__ = ("StateSender",)
+__all__ = ("StateRoutes", "StateSender")
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,18 @@ _LOOK_FIRST: Final = 0.02
 _LOOK_LONGEST: Final = 0.5
 #: Outcomes after which the state was told.
 _TOLD: Final = ("wake", "deliver", "persist")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRoutes:
+    """The ways of a state's signal into its thread."""
+
+    #: Is there one, as things stand? If not, the lane isn't touched.
+    would_take: Callable[[], bool]
+    #: Routes a new signal.
+    send: Callable[[Signal], SendSignalResult]
+    #: Routes one that another process may have routed already.
+    repeat: Callable[[Signal], SendSignalResult]
 
 
 class StateSender:
@@ -59,9 +71,7 @@ class StateSender:
         target: SignalTarget,
         *,
         tracker: LaneTracker | None,
-        would_take: Callable[[], bool],
-        route: Callable[[Signal], SendSignalResult],
-        repeat: Callable[[Signal], SendSignalResult],
+        routes: StateRoutes,
     ) -> StateSignalResult:
         """
         Tell the thread, unless it knows.
@@ -75,10 +85,7 @@ class StateSender:
             value: The state (signals.md 13.1).
             target: The thread, and what to do there.
             tracker: Where lanes are kept; None without memory.
-            would_take: Is there a way for the signal, as things stand? If not, the lane isn't
-                touched.
-            route: Routes a new signal.
-            repeat: Routes one that another process may have routed already.
+            routes: How its signal gets there.
 
         Raises:
             InvalidSignalError: The state is malformed.
@@ -102,16 +109,14 @@ class StateSender:
         if tracker is None:
             raise SignalPersistUnavailableError("sendStateSignal requires Mastra memory")
         async with self._lanes.hold(target.thread_id, state.lane):
-            return await self._send(state, target, tracker, would_take, route, repeat)
+            return await self._send(state, target, tracker, routes)
 
     async def _send(
         self,
         state: StateInput,
         target: SignalTarget,
         tracker: LaneTracker,
-        would_take: Callable[[], bool],
-        route: Callable[[Signal], SendSignalResult],
-        repeat: Callable[[Signal], SendSignalResult],
+        routes: StateRoutes,
     ) -> StateSignalResult:
         thread_id, resource_id = target.thread_id, target.resource_id
         assert thread_id is not None
@@ -133,12 +138,12 @@ class StateSender:
                     continue
                 signal = self._left(opened) or self._signal(state, thread_id, known)
                 opening = replace(opened, signal=signal.to_wire(), tries=opened.tries + 1)
-                way = repeat
+                way = routes.repeat
             else:
                 signal = self._signal(state, thread_id, known)
                 opening = OpenChange(signal=signal.to_wire(), before=tracking)
-                way = route
-            if not would_take():
+                way = routes.send
+            if not routes.would_take():
                 return _told(way(signal))
             after = tracking_after(signal, tracking, None, now=self._clock.now())
             if await tracker.commit(known, state.lane, after, opening=opening):

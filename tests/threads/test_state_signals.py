@@ -9,15 +9,21 @@ import pytest
 
 from mastra_conformance import case
 from mastra_core import Agent, Mastra
+from mastra_core.agent.messaging import target_from
 from mastra_core.base.isotime import parse_iso
+from mastra_core.contracts.signal_sink import StateSignalResult
 from mastra_core.errors import (
     InvalidSignalError,
     ModelNotFoundError,
     SignalPersistUnavailableError,
+    StorageConnectionError,
     ThreadNotFoundError,
 )
-from mastra_core.processors.lane_tracking import LaneTracker
+from mastra_core.messages.signals import create_signal
+from mastra_core.processors.lane_tracking import LaneTracker, OpenChange
+from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.scripted_model import ScriptedModel, text
+from mastra_core.threads.state_signals import StateRoutes, StateSender
 from mastra_core.wire.threads import Thread
 
 pytestmark = pytest.mark.anyio
@@ -132,13 +138,48 @@ async def test_a_state_whose_run_cant_start_was_not_told(mastra: Mastra, agent: 
     assert not (await agent.send_state_signal(state("k2"), **T, **PERSIST)).skipped
 
 
-async def test_a_state_whose_sender_died_is_told_again(mastra: Mastra, agent: Agent) -> None:
-    """A change that was never confirmed doesn't count as told."""
+async def begin(mastra: Mastra, key: str, *, signal: dict[str, Any] | None = None) -> LaneTracker:
+    """Another process writes that it is going to tell a state."""
     tracker = LaneTracker.of(mastra.storage)
     known = await tracker.load("t")
     assert known is not None
-    unconfirmed = {"currentCacheKey": "k", "currentMode": "snapshot", "version": 1}
-    await tracker.commit(known, "browser", {**unconfirmed, "lastSignalId": "lost"}, is_open=True)
+    tracking = {"currentCacheKey": key, "currentMode": "snapshot", "version": 1}
+    opening = OpenChange(signal=signal, before=known.tracking("browser"))
+    begun = {**tracking, "lastSignalId": "theirs"}
+    assert await tracker.commit(known, "browser", begun, opening=opening)
+    return tracker
+
+
+def sender(mastra: Mastra, clock: FakeClock) -> StateSender:
+    """What sends states in a process that others share the store with."""
+    return StateSender(clock=clock, ids=mastra.ids, patience=lambda: 15.0)
+
+
+async def pass_time(clock: FakeClock, seconds: float) -> None:
+    """Once somebody waits for it."""
+    async with asyncio.timeout(60):
+        while not clock.sleepers:  # noqa: ASYNC110 - the clock tells nobody
+            await asyncio.sleep(0)
+    await clock.advance(seconds)
+
+
+async def send(mastra: Mastra, agent: Agent, states: StateSender, key: str) -> StateSignalResult:
+    target = target_from({**T, **PERSIST})
+    return await states.send(
+        state(key),
+        target,
+        tracker=LaneTracker.of(mastra.storage),
+        routes=StateRoutes(
+            would_take=lambda: True,
+            send=lambda signal: mastra.threads.send_created(agent.turns, signal, target),
+            repeat=lambda signal: mastra.threads.send_signal(agent.turns, signal, target),
+        ),
+    )
+
+
+async def test_a_state_whose_sender_died_is_told_again(mastra: Mastra, agent: Agent) -> None:
+    """A change that was never confirmed doesn't count as told."""
+    await begin(mastra, "k")
 
     sent = await agent.send_state_signal(state("k"), **T, **PERSIST)
     assert sent.persisted is not None
@@ -146,6 +187,84 @@ async def test_a_state_whose_sender_died_is_told_again(mastra: Mastra, agent: Ag
     again = await agent.send_state_signal(state("k"), **T, **PERSIST)
 
     assert (False, True) == (sent.skipped, again.skipped)
+    assert 1 == len(await rows(mastra))
+
+
+@case("signals", 104)
+async def test_what_another_process_is_telling_is_waited_for(
+    mastra: Mastra, agent: Agent, clock: FakeClock
+) -> None:
+    """It is unchanged as soon as that is accepted; nothing is sent."""
+    tracker = await begin(mastra, "k")
+    waiting = asyncio.ensure_future(send(mastra, agent, sender(mastra, clock), "k"))
+    await pass_time(clock, 0.02)
+    assert not waiting.done()
+
+    await tracker.confirm("t", "browser", "theirs")
+    await pass_time(clock, 1)
+
+    assert (await waiting).skipped
+    assert [] == await rows(mastra)
+
+
+async def test_what_another_process_could_not_tell_is_told(
+    mastra: Mastra, agent: Agent, clock: FakeClock
+) -> None:
+    """Its change is undone, and the waiting one makes its own."""
+    tracker = await begin(mastra, "k")
+    waiting = asyncio.ensure_future(send(mastra, agent, sender(mastra, clock), "k"))
+    await pass_time(clock, 0.02)
+
+    await tracker.undo("t", "browser", "theirs", OpenChange())
+    await pass_time(clock, 1)
+
+    sent = await waiting
+    assert not sent.skipped
+    assert 1 == len(await rows(mastra))
+
+
+async def test_the_very_signal_of_a_dead_sender_is_sent_on(
+    mastra: Mastra, agent: Agent, clock: FakeClock
+) -> None:
+    """So it is stored once, also if that sender only stood still; its undoing has no effect."""
+    theirs = create_signal(
+        {"id": "theirs", "type": "state", "contents": "browser k"}, clock=clock, ids=mastra.ids
+    )
+    facts = {"id": "browser", "threadId": "t", "version": 1, "cacheKey": "k", "mode": "snapshot"}
+    theirs = theirs.replace(metadata={"state": facts})
+    tracker = await begin(mastra, "k", signal=theirs.to_wire())
+    waiting = asyncio.ensure_future(send(mastra, agent, sender(mastra, clock), "k"))
+    await pass_time(clock, 15)
+    sent = await waiting
+
+    late = mastra.threads.send_signal(agent.turns, theirs, target_from({**T, **PERSIST}))
+    await late.accepted
+    await tracker.undo("t", "browser", "theirs", OpenChange())
+
+    assert sent.signal is not None
+    assert (False, "theirs") == (sent.skipped, sent.signal.id)
+    assert ["theirs"] == [row.id for row in await rows(mastra)]
+    assert "k" == (await lanes(mastra))["browser"]["currentCacheKey"]
+
+
+async def test_a_state_that_could_not_be_stored_was_not_told(
+    mastra: Mastra, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever awaits ``persisted`` learns why, and the same state is told the next time."""
+
+    async def full(*_: Any, **__: Any) -> Any:
+        raise StorageConnectionError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(mastra.storage.memory), "save_messages", full)
+        failed = await agent.send_state_signal(state(), **T, **PERSIST)
+        assert failed.persisted is not None
+        with pytest.raises(StorageConnectionError):
+            await failed.persisted
+
+    told = await agent.send_state_signal(state(), **T, **PERSIST)
+
+    assert not told.skipped
     assert 1 == len(await rows(mastra))
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from mastra_conformance.suites.runtime.shared_threads import (
+    SharedStateSuite,
     SharedThreadCrashSuite,
     SharedThreadSuite,
 )
 
-__all__ = ("TestSharedThreadCrashes", "TestSharedThreads")
+__all__ = ("TestSharedStates", "TestSharedThreadCrashes", "TestSharedThreads")
 
 
 class TestSharedThreads(SharedThreadSuite):
     """Applications side by side."""
+
+
+class TestSharedStates(SharedStateSuite):
+    """Processes that tell the same states."""
 
 
 class TestSharedThreadCrashes(SharedThreadCrashSuite):

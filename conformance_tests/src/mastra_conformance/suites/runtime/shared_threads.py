@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
 import pytest
@@ -21,21 +23,32 @@ from mastra_conformance.suites.runtime.neighbours import (
     reads,
     until,
 )
-from mastra_conformance.suites.runtime.thread_workers import own, own_and_come_back, send_and_die
+from mastra_conformance.suites.runtime.thread_workers import (
+    own,
+    own_and_come_back,
+    send_and_die,
+    tell_states,
+)
 from mastra_core.contracts.lease import LeaseGrant, LeaseProvider
 from mastra_core.errors import LeaseUnavailableError
 from mastra_core.testing.scripted_model import text
 from mastra_core.threads import events
 from mastra_core.threads.thread_key import thread_topic
 from mastra_core.wire.events import Event
+from mastra_core.wire.messages import Message
+from mastra_core.wire.threads import Thread
 
-__all__ = ("SharedThreadCrashSuite", "SharedThreadSuite")
+__all__ = ("SharedStateSuite", "SharedThreadCrashSuite", "SharedThreadSuite")
 
 _TOPIC = thread_topic(TARGET["resource_id"], TARGET["thread_id"])
 _GATE = {"type": "gate", "name": "go"}
 _LONG_AGO = "2026-01-02T03:04:05.678Z"
 #: Where nobody is to lose a thread, however busy the machine is.
 _PATIENT_MS = 30_000
+#: Processes that tell the same, and how many states.
+_TELLERS = 3
+_START_S = 0.3
+_LANES = 6
 _NEXT = {"type": "gate", "name": "next"}
 
 
@@ -556,6 +569,10 @@ async def _cancel_there(here: Any, there: Any, signal_id: str) -> None:
     await until(lambda: signal_id not in record.known_signals())
 
 
+def _text_of(row: Message) -> str:
+    return "".join(str(part.get("text", "")) for part in row.content["parts"])
+
+
 def _nothing_waits(where: Any, *, but: int = 0) -> Any:
     async def look() -> bool:
         return len(await where.waiting()) <= but
@@ -579,6 +596,60 @@ class _CutLease:
         if self.is_cut:
             raise LeaseUnavailableError("The line is cut.")
         return await self._provider.acquire_lease(*arguments, **options)
+
+
+@several_processes()
+class SharedStateSuite(_Shared):
+    """Processes that tell a thread the same states."""
+
+    @case("signals", 104)
+    @pytest.mark.parametrize("idle", ["persist", "wake"])
+    async def test_what_many_tell_at_once_is_told_once(
+        self, opener: Opener, processes: Processes, idle: str
+    ) -> None:
+        """One of the senders tells each; for the others it is unchanged (13.3, G9)."""
+        states = [
+            {"id": f"lane{number}", "cache_key": "k", "contents": f"state {number}"}
+            for number in range(_LANES)
+        ]
+        async with neighbour(opener) as here, AsyncExitStack() as stack:
+            now = here.mastra.clock.now()
+            await here.mastra.storage.memory.create_thread(
+                Thread(
+                    id=TARGET["thread_id"],
+                    resource_id=TARGET["resource_id"],
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+            workers = [
+                await stack.enter_async_context(
+                    processes.start(
+                        tell_states, states=states, target={"if_idle": {"behavior": idle}}
+                    )
+                )
+                for _ in range(_TELLERS)
+            ]
+            for point in ("ready", "told"):
+                for worker in workers:
+                    await worker.reached(point)
+                if point == "told":
+                    await until(_nothing_waits(here))
+                    await here.is_free()
+                start = time.time() + _START_S
+                for worker in workers:
+                    await worker.go(start)
+            told = [lane for worker in workers for lane in await worker.result()]
+            rows = [row for row in await here.rows() if row.role == "signal"]
+            thread = await here.mastra.storage.memory.get_thread_by_id(TARGET["thread_id"])
+
+        names = sorted(one["id"] for one in states)
+        assert names == sorted(told)
+        assert sorted(one["contents"] for one in states) == sorted(_text_of(row) for row in rows)
+        assert thread is not None
+        lanes = (thread.metadata or {})["mastra"]["stateSignals"]
+        assert dict.fromkeys(names, 1) == {name: one["version"] for name, one in lanes.items()}
+        assert {row.id for row in rows} == {one["lastSignalId"] for one in lanes.values()}
 
 
 @several_processes()

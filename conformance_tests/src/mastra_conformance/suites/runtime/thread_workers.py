@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Any
 
 from mastra_conformance.processes import WorkerContext
@@ -12,7 +13,7 @@ from mastra_core.errors import LeaseLostError
 from mastra_core.testing.faults import CRASH_EXIT
 from mastra_core.testing.scripted_model import text
 
-__all__ = ("own", "own_and_come_back", "send_and_die")
+__all__ = ("own", "own_and_come_back", "send_and_die", "tell_states")
 
 _GATE = {"type": "gate", "name": "stop"}
 
@@ -52,3 +53,30 @@ async def own_and_come_back(context: WorkerContext) -> dict[str, Any]:
             "thread": TARGET["thread_id"],
             "status": accepted.output.status,
         }
+
+
+async def tell_states(context: WorkerContext) -> list[str]:
+    """Tell the states that all the others tell, too; the lanes of which we were the one."""
+    async with neighbour(context.opener, [[text("noted")]] * 8) as here:
+        start = await context.reach("ready")
+        # Not one after the other, as they were let go.
+        await asyncio.sleep(max(0.0, start - time.time()))
+        results = await asyncio.gather(
+            *(
+                here.agent.send_state_signal(state, **TARGET, **context.arguments["target"])
+                for state in context.arguments["states"]
+            )
+        )
+        told = []
+        for state, result in zip(context.arguments["states"], results, strict=True):
+            if not result.skipped:
+                await _taken(result)
+                told.append(state["id"])
+        await context.reach("told")
+        return told
+
+
+async def _taken(result: Any) -> None:
+    await result.accepted
+    if result.persisted is not None:
+        await result.persisted
