@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from mastra_conformance.suites.runtime.neighbours import (
     PATIENCE_S,
     TARGET,
     TTL_MS,
+    Neighbour,
     SkewedClock,
     neighbour,
     reads,
@@ -35,7 +37,6 @@ from mastra_core.testing.scripted_model import text
 from mastra_core.threads import events
 from mastra_core.threads.thread_key import thread_topic
 from mastra_core.wire.events import Event
-from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
 
 __all__ = ("SharedStateSuite", "SharedThreadCrashSuite", "SharedThreadSuite")
@@ -48,7 +49,7 @@ _PATIENT_MS = 30_000
 #: Processes that tell the same, and how many states.
 _TELLERS = 3
 _START_S = 0.3
-_LANES = 6
+_LANES = 3
 _NEXT = {"type": "gate", "name": "next"}
 
 
@@ -569,10 +570,6 @@ async def _cancel_there(here: Any, there: Any, signal_id: str) -> None:
     await until(lambda: signal_id not in record.known_signals())
 
 
-def _text_of(row: Message) -> str:
-    return "".join(str(part.get("text", "")) for part in row.content["parts"])
-
-
 def _nothing_waits(where: Any, *, but: int = 0) -> Any:
     async def look() -> bool:
         return len(await where.waiting()) <= but
@@ -604,52 +601,94 @@ class SharedStateSuite(_Shared):
 
     @case("signals", 104)
     @pytest.mark.parametrize("idle", ["persist", "wake"])
-    async def test_what_many_tell_at_once_is_told_once(
+    async def test_what_processes_tell_at_once_is_told_once(
         self, opener: Opener, processes: Processes, idle: str
     ) -> None:
         """One of the senders tells each; for the others it is unchanged (13.3, G9)."""
-        states = [
-            {"id": f"lane{number}", "cache_key": "k", "contents": f"state {number}"}
-            for number in range(_LANES)
-        ]
+        states = [_state(number) for number in range(_LANES)]
         async with neighbour(opener) as here, AsyncExitStack() as stack:
-            now = here.mastra.clock.now()
-            await here.mastra.storage.memory.create_thread(
-                Thread(
-                    id=TARGET["thread_id"],
-                    resource_id=TARGET["resource_id"],
-                    created_at=now,
-                    updated_at=now,
-                )
-            )
+            await _thread_of(here)
+            target = {"if_idle": {"behavior": idle}}
             workers = [
                 await stack.enter_async_context(
-                    processes.start(
-                        tell_states, states=states, target={"if_idle": {"behavior": idle}}
-                    )
+                    processes.start(tell_states, states=states, target=target, ttl_ms=_PATIENT_MS)
                 )
                 for _ in range(_TELLERS)
             ]
-            for point in ("ready", "told"):
+            told = []
+            for _ in states:
                 for worker in workers:
-                    await worker.reached(point)
-                if point == "told":
-                    await until(_nothing_waits(here))
-                    await here.is_free()
+                    await worker.reached("ready")
                 start = time.time() + _START_S
                 for worker in workers:
                     await worker.go(start)
-            told = [lane for worker in workers for lane in await worker.result()]
-            rows = [row for row in await here.rows() if row.role == "signal"]
-            thread = await here.mastra.storage.memory.get_thread_by_id(TARGET["thread_id"])
+                told.append([await worker.reached("told") for worker in workers])
+                await until(_nothing_waits(here))
+                await here.is_free()
+                for worker in workers:
+                    await worker.go()
+            for worker in workers:
+                await worker.result()
+            await _was_told_once(here, states)
 
-        names = sorted(one["id"] for one in states)
-        assert names == sorted(told)
-        assert sorted(one["contents"] for one in states) == sorted(_text_of(row) for row in rows)
-        assert thread is not None
-        lanes = (thread.metadata or {})["mastra"]["stateSignals"]
-        assert dict.fromkeys(names, 1) == {name: one["version"] for name, one in lanes.items()}
-        assert {row.id for row in rows} == {one["lastSignalId"] for one in lanes.values()}
+        assert [1] * len(states) == [sum(ones) for ones in told]
+
+    @case("signals", 104)
+    @pytest.mark.parametrize("idle", ["persist", "wake"])
+    async def test_what_applications_tell_at_once_is_told_once(
+        self, opener: Opener, idle: str
+    ) -> None:
+        """All look before any of them has written (13.3, G9)."""
+        calls = [[text("noted")]] * _LANES
+        states = [_state(number) for number in range(_LANES)]
+        async with (
+            neighbour(opener, calls, ttl_ms=_PATIENT_MS) as p,
+            neighbour(opener, calls, ttl_ms=_PATIENT_MS) as q,
+            neighbour(opener, calls, ttl_ms=_PATIENT_MS) as s,
+        ):
+            await _thread_of(p)
+            skipped = []
+            for state in states:
+                results = await asyncio.gather(
+                    *(
+                        one.agent.send_state_signal(state, **TARGET, if_idle={"behavior": idle})
+                        for one in (p, q, s)
+                    )
+                )
+                skipped.append(sum(one.skipped for one in results))
+                await until(_nothing_waits(p))
+                await p.is_free()
+            await _was_told_once(p, states)
+
+        assert [2] * len(states) == skipped
+
+
+def _state(number: int) -> dict[str, Any]:
+    return {"id": f"lane{number}", "cache_key": "k", "contents": f"state {number}"}
+
+
+async def _thread_of(where: Neighbour) -> None:
+    now = where.mastra.clock.now()
+    await where.mastra.storage.memory.create_thread(
+        Thread(
+            id=TARGET["thread_id"],
+            resource_id=TARGET["resource_id"],
+            created_at=now,
+            updated_at=now,
+        )
+    )
+
+
+async def _was_told_once(where: Neighbour, states: Sequence[Mapping[str, Any]]) -> None:
+    """Each state has one row, and the thread's row speaks of that one."""
+    rows = [row for row in await where.rows() if row.role == "signal"]
+    texts = ["".join(str(part.get("text", "")) for part in row.content["parts"]) for row in rows]
+    thread = await where.mastra.storage.memory.get_thread_by_id(TARGET["thread_id"])
+    assert sorted(one["contents"] for one in states) == sorted(texts)
+    assert thread is not None
+    lanes = (thread.metadata or {})["mastra"]["stateSignals"]
+    assert {one["id"]: 1 for one in states} == {n: one["version"] for n, one in lanes.items()}
+    assert {row.id for row in rows} == {one["lastSignalId"] for one in lanes.values()}
 
 
 @several_processes()

@@ -55,28 +55,21 @@ async def own_and_come_back(context: WorkerContext) -> dict[str, Any]:
         }
 
 
-async def tell_states(context: WorkerContext) -> list[str]:
-    """Tell the states that all the others tell, too; the lanes of which we were the one."""
-    async with neighbour(context.opener, [[text("noted")]] * 8) as here:
-        start = await context.reach("ready")
-        # Not one after the other, as they were let go.
-        await asyncio.sleep(max(0.0, start - time.time()))
-        results = await asyncio.gather(
-            *(
-                here.agent.send_state_signal(state, **TARGET, **context.arguments["target"])
-                for state in context.arguments["states"]
+async def tell_states(context: WorkerContext) -> None:
+    """Tell, each time at a given moment, a state that others tell, too: was it us?"""
+    calls = [[text("noted")]] * len(context.arguments["states"])
+    ttl_ms = context.arguments["ttl_ms"]
+    async with neighbour(context.opener, calls, ttl_ms=ttl_ms) as here:
+        for state in context.arguments["states"]:
+            start = await context.reach("ready")
+            # All at once, not one after the other as they were let go.
+            await asyncio.sleep(max(0.0, start - time.time()))
+            result = await here.agent.send_state_signal(
+                state, **TARGET, **context.arguments["target"]
             )
-        )
-        told = []
-        for state, result in zip(context.arguments["states"], results, strict=True):
             if not result.skipped:
-                await _taken(result)
-                told.append(state["id"])
-        await context.reach("told")
-        return told
-
-
-async def _taken(result: Any) -> None:
-    await result.accepted
-    if result.persisted is not None:
-        await result.persisted
+                assert result.accepted is not None
+                await result.accepted
+            if result.persisted is not None:
+                await result.persisted
+            await context.reach("told", not result.skipped)
