@@ -90,6 +90,7 @@ class RunBuilder:
 
     async def start_reserved(self, messages: MessageInput) -> ModelOutput:
         """Start a run with messages; its thread is reserved already."""
+        self._holds_thread = True
         return await self._start(messages, is_new=False)
 
     async def _start(self, messages: MessageInput, *, is_new: bool) -> ModelOutput:
@@ -106,6 +107,8 @@ class RunBuilder:
 
     async def start_with_signals(self, signals: Sequence[Signal]) -> ModelOutput:
         """Start a run that signals open; its thread is reserved already."""
+        # Also if it stores nothing: who has the thread gives it free by ending.
+        self._holds_thread = True
         interrupt = await self._reserve()
         try:
             message_list = await self._message_list()

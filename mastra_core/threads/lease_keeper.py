@@ -99,9 +99,15 @@ class LeaseKeeper:
         self._terms: dict[str, _Term] = {}
         self._watchers = TaskSupervisor("thread leases")
 
-    async def take(self, key: str, run_id: str) -> str | None:
+    async def take(self, key: str, run_id: str, *, is_known: bool = False) -> str | None:
         """
         Own the thread for this run: at once, or from the run of this process that had it.
+
+        Args:
+            key: The thread.
+            run_id: The run.
+            is_known: Other processes may be about to start a run of this id, too. Then it isn't
+                taken from one that has done so: the same owner would get it again and again.
 
         Returns:
             None if it is ours now, else the owner that has it.
@@ -119,27 +125,29 @@ class LeaseKeeper:
             await self._drop(term)
             if held is not None and held.is_lost:
                 self._tell_lost(key, held)
-            begun, is_first = await self._begin(key, run_id)
+            begun, is_first = await self._begin(key, run_id, self._holder if is_known else run_id)
             if isinstance(begun, str):
                 return begun
             term.held, term.fence = begun, begun.fence
             term.runs.clear()
             if is_first:
-                term.runs.append(run_id)
+                term.runs.extend({self._holder, run_id} if is_known else {run_id})
             term.watcher = self._watchers.start(self._watch(key, begun), name=f"lease:{key}")
             return None
 
-    async def _begin(self, key: str, run_id: str) -> tuple[HeldLease | str, bool]:
+    async def _begin(self, key: str, run_id: str, first_owner: str) -> tuple[HeldLease | str, bool]:
         """
         A lease that nobody writes against any more, or the owner that has it; and whether the
         run had none before, in which others may have sent to it what somebody else answered.
+
+        It is asked for under the name of the first owner, and is the run's when this returns.
         """
         attempt = 1
         while True:
             held = HeldLease(
                 self.provider,
                 key,
-                run_id,
+                first_owner,
                 self.ttl_ms,
                 holder=self._holder,
                 clock=self._clock,
@@ -149,9 +157,11 @@ class LeaseKeeper:
             if owner is not None:
                 return owner, True
             try:
+                if first_owner != run_id and not await held.transfer(run_id):
+                    raise LeaseLostError(key, owner=run_id)
                 if self._raise_fence is not None and held.fence is not None:
                     await self._raise_fence((key, held.fence))
-            except FencedOutError:
+            except (FencedOutError, LeaseLostError):
                 # It was lost, and somebody else's already, before it could be used.
                 await held.release()
                 if attempt == _ATTEMPTS:

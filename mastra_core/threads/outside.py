@@ -191,9 +191,11 @@ class OutsideThreads:
             DeliveryError: The thread changed hands for five seconds.
         """
         term = self.reach.term(record.key)
+        # Whoever finds a turn in the inbox starts the run that it was promised.
+        is_known = entry.turn or not is_new
         keeping = asyncio.ensure_future(self._keep(record.key, entry))
         try:
-            owner = await self._take(record, run_id)
+            owner = await self._take(record, run_id, is_known=is_known)
         finally:
             await asyncio.wait([keeping])
             # Whoever can't get the thread learns that, whatever became of the other.
@@ -217,7 +219,7 @@ class OutsideThreads:
                     f"Thread {record.thread_id!r} was handed on again and again.",
                     hint="The signal is kept and will be answered; nothing has to be repeated.",
                 )
-            owner = await self._take(record, run_id)
+            owner = await self._take(record, run_id, is_known=is_known)
         agent = self._find_agent(entry.agent_id)
         if agent is not None and self.reach.term(record.key) is not term:
             await self._drop_answered(record, agent)
@@ -360,7 +362,9 @@ class OutsideThreads:
         """Does accepted input outlive this process?"""
         return self.reach.inbox is not None
 
-    async def _take(self, record: ThreadRecord, run_id: str) -> str | None:
+    async def _take(
+        self, record: ThreadRecord, run_id: str, *, is_known: bool = False
+    ) -> str | None:
         # Heard before it is taken: whoever is refused from now on speaks to us.
         if record.key not in self._heard:
             self._heard.add(record.key)
@@ -369,7 +373,7 @@ class OutsideThreads:
             except BaseException:
                 self._heard.discard(record.key)
                 raise
-        return await self.reach.take(record.key, run_id)
+        return await self.reach.take(record.key, run_id, is_known=is_known)
 
     async def _forward_rest(self, record: ThreadRecord, owner: str, run_id: str) -> None:
         """What waited for a run that doesn't start here goes to the run that has the thread."""
@@ -471,12 +475,13 @@ class OutsideThreads:
             entries = [entry for entry in entries if entry.signal.id not in self._unstored]
             # The thread may have been forgotten, and used again, meanwhile.
             record = self._runtime.record(record.resource_id, record.thread_id)
-            if entries and record.is_at_rest:
+            # What can't start here is in nobody's way: others may be able to answer it.
+            if entries and record.only_rests:
                 self._queue(record, entries[0])
                 self._runtime.after_run(record)
                 return
             self._runtime.drop_if_forgettable(record)
-            if not record.is_at_rest:
+            if not record.only_rests:
                 return
             await self.reach.let_go(record.key, run_id)
         if record.key not in self._heard:

@@ -131,6 +131,11 @@ class ThreadQueues:
     def __bool__(self) -> bool:
         return bool(self.pre_run or self.pending) or any(True for _ in self.turns())
 
+    @property
+    def only_rest(self) -> bool:
+        """Is all that waits, if anything does, to be tried again later?"""
+        return not (self.pre_run or self.pending) and all(turn.rests for turn in self.turns())
+
     # -- in -------------------------------------------------------------------------------
 
     def admit(self, signal: Signal, *, thread_id: str) -> None:

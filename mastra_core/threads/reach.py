@@ -214,9 +214,11 @@ class ThreadReach:
 
     # -- ownership ------------------------------------------------------------------------
 
-    async def take(self, key: str, run_id: str) -> str | None:
+    async def take(self, key: str, run_id: str, *, is_known: bool = False) -> str | None:
         """
         Own the thread for this run; None if it is ours, else the owner that has it.
+
+        See ``LeaseKeeper.take``.
 
         Raises:
             LeaseUnavailableError: Nobody knows whose it is.
@@ -225,7 +227,7 @@ class ThreadReach:
         """
         if self._leases is None:
             return None
-        return await self._leases.take(key, run_id)
+        return await self._leases.take(key, run_id, is_known=is_known)
 
     def held_by(self, key: str) -> str | None:
         """The run of this process that has the thread; None if it isn't ours."""

@@ -248,6 +248,11 @@ class ThreadRecord:
         return self.is_idle and not self.queues
 
     @property
+    def only_rests(self) -> bool:
+        """Idle, and what waits couldn't start and is tried again later."""
+        return self.is_idle and self.queues.only_rest
+
+    @property
     def is_forgettable(self) -> bool:
         """Nothing would be lost with this record."""
         is_watched = bool(self.subscriptions or self.watchers or self._waiters)

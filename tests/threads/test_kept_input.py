@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from mastra_core import Agent, Mastra
+from mastra_core.base.clock import SystemClock
+from mastra_core.base.ids import UuidIds
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.messages.signals import create_signal
@@ -51,9 +53,12 @@ class Scene:
         self.store = store
         self.lease = lease
         self.gates = Gates()
+        #: Those of the applications, in their order.
+        self.models: list[ScriptedModel] = []
 
     def application(self, *calls: Any) -> tuple[Agent, Mastra]:
-        agent = Agent(id="a", model=ScriptedModel(calls, gates=self.gates), memory=True)
+        self.models.append(ScriptedModel(calls, gates=self.gates))
+        agent = Agent(id="a", model=self.models[-1], memory=True)
         settings = {"lease_ttl_ms": TTL_MS}
         return agent, Mastra(storage=self.store, lease=self.lease, agents=[agent], threads=settings)
 
@@ -174,3 +179,73 @@ async def test_a_turn_that_starts_before_it_is_kept_was_accepted_all_the_same(
 
 async def _has_answer(scene: Scene, words: str) -> bool:
     return ("assistant", words) in await scene.rows()
+
+
+async def test_a_turn_that_two_processes_find_is_run_by_one(scene: Scene) -> None:
+    """Both know the run that it was promised; the second must not take the thread from it."""
+    entry = InboxEntry(
+        signal=create_signal(
+            {"type": "user", "contents": "x", "id": "x"}, clock=SystemClock(), ids=UuidIds()
+        ),
+        agent_id="a",
+        turn=True,
+        run_id="promised",
+    )
+    _, application = scene.application(waiting("go"))
+    _, another = scene.application(waiting("go"))
+    async with application as mastra, another as second:
+        left = inbox_of(mastra)
+        assert mastra.threads.outside is not None
+        assert mastra.threads.outside.reach.inbox is not None
+        await mastra.threads.outside.reach.inbox.put(KEY, entry)
+        mastra.threads.outside.start_orphans(KEY, [entry])
+        await scene.gates.reached("go")
+        # It had seen that nobody has the thread, too, and comes to it only now.
+        assert second.threads.outside is not None
+        second.threads.outside.start_orphans(KEY, [entry])
+        await asyncio.sleep(2 * TTL_MS / 1000)
+
+        scene.gates.open("go")
+
+        async def is_done() -> bool:
+            return not await left()
+
+        await until(is_done)
+        rows = await scene.rows()
+
+    assert [1, 0] == [len(model.requests) for model in scene.models]
+    assert ["signal", "assistant"] == [role for role, _ in rows]
+
+
+async def test_a_turn_that_can_not_start_here_is_answered_elsewhere(scene: Scene) -> None:
+    """Its process tries again later, and doesn't keep the thread from others meanwhile."""
+    broken = False
+
+    def instructions() -> str:
+        if broken:
+            raise RuntimeError("They can't be read.")
+        return "Answer."
+
+    model = ScriptedModel([waiting("go")], gates=scene.gates)
+    agent = Agent(id="a", model=model, memory=True, instructions=instructions)
+    _, another = scene.application([text("answered")])
+    settings = {"lease_ttl_ms": TTL_MS}
+    async with (
+        Mastra(storage=scene.store, lease=scene.lease, agents=[agent], threads=settings) as mastra,
+        another,
+    ):
+        first = await agent.stream("x", **T)
+        await scene.gates.reached("go")
+        await agent.queue_message("its own", **T).accepted
+        broken = True
+        scene.gates.open("go")
+        await first.wait()
+        left = inbox_of(mastra)
+
+        async def is_done() -> bool:
+            return not await left()
+
+        await until(is_done)
+        rows = await scene.rows()
+
+    assert [("signal", "its own"), ("assistant", "answered")] == rows[-2:]

@@ -99,6 +99,30 @@ async def test_who_has_it_is_told(keeper: LeaseKeeper, provider: Flaky) -> None:
     assert keeper.held(KEY) is None
 
 
+async def test_a_run_that_others_start_too_is_not_taken_from_them(
+    keeper: LeaseKeeper, provider: Flaky, clock: FakeClock, lost: Lost
+) -> None:
+    """Two processes that found the same turn would lose the thread to each other for ever."""
+    theirs: Lost = []
+    others = LeaseKeeper(
+        provider, holder="them", clock=clock, on_lost=lambda *facts: theirs.append(facts)
+    )
+    assert await keeper.take(KEY, "promised", is_known=True) is None
+
+    refused = await others.take(KEY, "promised", is_known=True)
+    await clock.advance(60)
+
+    assert "promised" == refused
+    assert [] == lost + theirs
+    assert keeper.had(KEY, "promised")
+    held = keeper.held(KEY)
+    assert held is not None
+    assert await provider.check_lease(KEY, "promised", held.fence or 0)
+    await keeper.let_go(KEY, "promised")
+    assert await others.take(KEY, "promised", is_known=True) is None
+    await others.aclose()
+
+
 async def test_a_provider_is_asked_three_times(
     keeper: LeaseKeeper, provider: Flaky, clock: FakeClock
 ) -> None:

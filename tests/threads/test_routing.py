@@ -682,3 +682,18 @@ async def test_awaiting_a_send_is_harmless(scene: ThreadScene) -> None:
     await sent.accepted
     scene.gates.open("g")
     await scene.idle()
+
+
+async def test_a_woken_run_that_stores_nothing_gives_its_thread_back(scene: ThreadScene) -> None:
+    """Whoever sends next wakes the thread again, instead of waiting for ever."""
+    agent = scene.agent([text("one")], [text("two")], memory=True)
+    reads = {"stream_options": {"read_only": True}}
+
+    first = await agent.send_message("first", **T, if_idle=reads).accepted
+    await first.output.wait()
+    await scene.idle()
+    second = await agent.send_message("second", **T).accepted
+    await second.output.wait()
+
+    assert ("wake", "wake") == (first.action, second.action)
+    assert ["two"] == await scene.answers()
