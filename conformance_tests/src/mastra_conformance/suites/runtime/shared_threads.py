@@ -78,12 +78,16 @@ class SharedThreadSuite(_Shared):
     @case("signals", 120)
     async def test_three_that_send_at_once_wake_one_run(self, opener: Opener) -> None:
         """It answers all three; nobody else's model is asked for them."""
+        # Held until all have sent: whoever comes after the end of a run wakes the next one.
+        calls = [[_GATE, text("one")], [text("all")]]
         async with (
-            neighbour(opener, [[text("all")]]) as p,
-            neighbour(opener, [[text("all")]]) as q,
-            neighbour(opener, [[text("all")]]) as s,
+            neighbour(opener, calls) as p,
+            neighbour(opener, calls) as q,
+            neighbour(opener, calls) as s,
         ):
             accepted = await asyncio.gather(p.send("from p"), q.send("from q"), s.send("from s"))
+            for one in (p, q, s):
+                one.gates.open("go")
             await p.answered("from p", "from q", "from s")
             await p.is_free()
             texts = await p.texts()
