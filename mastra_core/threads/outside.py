@@ -755,7 +755,7 @@ class OutsideThreads:
         record = self._runtime.known_record(key)
         if record is not None and not self.reach.had(key, run_id):
             # Meant for a run that lost the thread: whoever had it meanwhile may have taken it.
-            agent = record.active.agent if record.active is not None else record.waiting_agent
+            agent = self._agent_at_work(record)
             if agent is None:
                 return False
             if await agent.has_message(thread_id=record.thread_id, message_id=signal.id):
@@ -765,21 +765,28 @@ class OutsideThreads:
             return False
         if signal.id in record.known_signals() or self._runtime.has_taken(key, signal.id):
             return True
-        active = record.active
-        agent = active.agent if active is not None else record.waiting_agent
-        if active is None and record.reservation is None:
+        active, agent = record.active, self._agent_at_work(record)
+        if agent is None or record.is_idle:
             return False
-        if turn and agent is not None:
+        if turn:
             self._runtime.queue_turn(record, agent, signal, run_id=run_id, stream_options={})
-        elif active is not None:
-            record.queues.adopt(signal, pre_run=False)
-            active.interrupt.signal_arrived()
-            record.waiting_agent = active.agent
-            self._runtime.look_after(record)
         else:
-            record.queues.adopt(signal, pre_run=True)
+            # If the run that is being set up never begins, this agent answers it.
+            record.waiting_agent = agent
+            record.queues.adopt(signal, pre_run=active is None)
+            if active is not None:
+                active.interrupt.signal_arrived()
+                self._runtime.look_after(record)
         self._runtime.remember(key, signal.id, Accepted(action="deliver", run_id=run_id))
         return True
+
+    def _agent_at_work(self, record: ThreadRecord) -> ThreadAgent | None:
+        """Whose run has the thread, or is about to; else whose input waits."""
+        if record.active is not None:
+            return record.active.agent
+        reservation = record.reservation
+        reserved = None if reservation is None else self._find_agent(reservation.agent_id)
+        return reserved or record.waiting_agent
 
     async def keep_admitted(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
         """Let what another process has sent, and not kept, outlive this one."""
@@ -789,7 +796,7 @@ class OutsideThreads:
         if signal.id not in record.known_signals():
             # It came before: it is answered, or stands in the inbox.
             return True
-        agent = record.active.agent if record.active is not None else record.waiting_agent
+        agent = self._agent_at_work(record)
         if agent is None:
             return False
         try:

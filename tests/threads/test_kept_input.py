@@ -14,13 +14,15 @@ from mastra_core import Agent, Mastra
 from mastra_core.base.clock import SystemClock
 from mastra_core.base.ids import UuidIds
 from mastra_core.inmemory.lease import InMemoryLease
+from mastra_core.inmemory.pubsub import InMemoryPubSub
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.messages.signals import create_signal
 from mastra_core.plugins import AdapterContext
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text
 from mastra_core.testing.thread_scene import waiting
+from mastra_core.threads import events
 from mastra_core.threads.inbox import InboxEntry
-from mastra_core.threads.thread_key import thread_key
+from mastra_core.threads.thread_key import thread_key, thread_topic
 
 __all__ = ()
 
@@ -38,6 +40,14 @@ class SharedLease(InMemoryLease):
     def __init__(self) -> None:
         super().__init__(None, AdapterContext())
         self.lease_capabilities = replace(self.lease_capabilities, cross_process=True)
+
+
+class SharedBus(InMemoryPubSub):
+    """A bus as if other processes heard it."""
+
+    async def _open(self) -> None:
+        await super()._open()
+        self.capabilities = replace(self.capabilities, cross_process=True)
 
 
 class KeptStorage(InMemoryStorage):
@@ -249,3 +259,63 @@ async def test_a_turn_that_can_not_start_here_is_answered_elsewhere(scene: Scene
         rows = await scene.rows()
 
     assert [("signal", "its own"), ("assistant", "answered")] == rows[-2:]
+
+
+async def test_what_came_for_a_run_that_never_began_is_answered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another one of the agent that was about to have the thread, which is free after it."""
+    failures = ["They can't be read."]
+
+    def instructions() -> str:
+        if failures:
+            raise RuntimeError(failures.pop())
+        return "Answer."
+
+    model = ScriptedModel([[text("answered")]])
+    agent = Agent(id="a", model=model, memory=True, instructions=instructions)
+    settings = {"lease_ttl_ms": TTL_MS}
+    async with (
+        SharedBus() as bus,
+        Mastra(
+            storage=scene.store, lease=scene.lease, pubsub=bus, agents=[agent], threads=settings
+        ) as mastra,
+    ):
+        assert mastra.threads.outside is not None
+        reach = mastra.threads.outside.reach
+        real = reach.waiting
+
+        async def slow(key: str) -> list[InboxEntry]:
+            await scene.gates.wait("go")
+            return await real(key)
+
+        monkeypatch.setattr(reach, "waiting", slow)
+        first = agent.send_message("first", **T)
+        await scene.gates.reached("go")
+        run_id = await scene.lease.get_lease_owner(KEY)
+        assert run_id is not None
+        second = create_signal(
+            {"type": "user", "contents": "second", "id": "second"},
+            clock=mastra.clock,
+            ids=mastra.ids,
+            accepted_at=mastra.clock.now(),
+        )
+        sent = events.signal_enqueued(run_id, second, source_id="them")
+        await bus.publish(thread_topic("r", "t"), sent)
+
+        async def is_here() -> bool:
+            record = mastra.threads.known_record(KEY)
+            return record is not None and "second" in record.known_signals()
+
+        await until(is_here)
+        scene.gates.open("go")
+        with pytest.raises(RuntimeError, match="can't be read"):
+            await first.accepted
+
+        async def is_free() -> bool:
+            return await scene.lease.get_lease_owner(KEY) is None
+
+        await until(is_free)
+        rows = await scene.rows()
+
+    assert [("signal", "second"), ("assistant", "answered")] == rows
