@@ -28,6 +28,7 @@ __all__ = (
     "SIGNALS_CANCELLED",
     "SIGNAL_ADMITTED",
     "SIGNAL_ENQUEUED",
+    "SIGNAL_REFUSED",
     "SUSPENDED",
     "ThreadEvent",
     "abort_acknowledged",
@@ -40,6 +41,7 @@ __all__ = (
     "run_suspended",
     "signal_admitted",
     "signal_enqueued",
+    "signal_refused",
     "signals_cancelled",
     "stream_part",
 )
@@ -59,6 +61,8 @@ ABORT_REQUESTED = "run-abort-requested"
 ABORT_ACKNOWLEDGED = "run-abort-acknowledged"
 #: Ours alone: the owner has the signal (G4).
 SIGNAL_ADMITTED = "signal-admitted"
+#: Ours alone: the owner has no room for a signal that it was offered (G6).
+SIGNAL_REFUSED = "signal-refused"
 #: After one of these the run says nothing more.
 ENDS = frozenset({COMPLETED, ABORTED, FAILED, DISCARDED})
 
@@ -188,6 +192,7 @@ def signal_enqueued(
     pre_run: bool = False,
     turn: bool = False,
     kept: bool = False,
+    offered_to: str | None = None,
 ) -> Event:
     """
     Input for a run of another process.
@@ -199,6 +204,7 @@ def signal_enqueued(
         pre_run: It is for the first request of the run.
         turn: It gets a run of its own (G11).
         kept: It stands in the thread's inbox; senders of version 1.71 have none (G1).
+        offered_to: The run whose process may refuse it, since its sender waits for a word (G6).
     """
     return _event(
         SIGNAL_ENQUEUED,
@@ -208,12 +214,22 @@ def signal_enqueued(
         preRun=pre_run or None,
         turn=turn or None,
         kept=kept or None,
+        offeredTo=offered_to,
     )
 
 
 def signal_admitted(run_id: str, signal_id: str, *, source_id: str) -> Event:
     """The owner of the thread has this signal in its queue (G4)."""
     return _event(SIGNAL_ADMITTED, run_id, signalId=signal_id, sourceId=source_id)
+
+
+def signal_refused(
+    run_id: str, signal_id: str, *, source_id: str, refusal: Mapping[str, Any]
+) -> Event:
+    """The owner of the thread has no room for this signal, and nobody will answer it (G6)."""
+    return _event(
+        SIGNAL_REFUSED, run_id, signalId=signal_id, sourceId=source_id, refusal=dict(refusal)
+    )
 
 
 def signals_cancelled(key: str, signal_ids: Sequence[str], *, source_id: str) -> Event:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -25,7 +25,7 @@ from mastra_core.errors import InvalidSignalError, WireDecodeError
 from mastra_core.messages.signals import signal_from_wire
 from mastra_core.wire.signals import Signal
 
-__all__ = ("INBOX", "InboxEntry", "ThreadInbox")
+__all__ = ("INBOX", "REFUSED_SECONDS", "InboxEntry", "ThreadInbox")
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ INBOX: Final = "mastra-py-inbox"
 _LISTED_SECONDS: Final = 30.0
 #: So many signals are removed at once.
 _AT_ONCE: Final = 32
+#: A refusal stays at least so long where its sender finds it.
+REFUSED_SECONDS: Final = 300.0
 #: A thread without input is taken off the list when it was seen like that for so long.
 _EMPTY_SECONDS: Final = 120.0
 
@@ -52,6 +54,8 @@ class InboxEntry:
     request_context: Mapping[str, Any] = field(default_factory=dict)
     #: Place among the signals that one process accepted in one millisecond.
     number: int = 0
+    #: Its sender hasn't been told yet that it is accepted: who has the thread may refuse it (G6).
+    offered: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
@@ -71,6 +75,8 @@ class InboxEntry:
             wire["runId"] = self.run_id
         if self.request_context:
             wire["requestContext"] = dict(self.request_context)
+        if self.offered:
+            wire["offered"] = True
         return wire
 
 
@@ -85,6 +91,8 @@ class ThreadInbox:
         self._listed: dict[str, float] = {}
         #: Since when a listed thread has been seen without input, and with which mark.
         self._empty: dict[str, tuple[Any, float]] = {}
+        #: Refusals that stand in the boxes of threads, and since when they were seen there.
+        self._refused: dict[str, dict[str, float]] = {}
         self._numbers = 0
 
     def next_number(self) -> int:
@@ -121,14 +129,72 @@ class ThreadInbox:
             StorageError: The store didn't answer.
         """
         found = []
+        refused: list[str] = []
         for signal_id, value in (await self._states.list_states(_box(key))).items():
+            if isinstance(value, Mapping) and "refused" in value:
+                refused.append(signal_id)
+                continue
             try:
                 found.append(self._read(value))
             except (InvalidSignalError, WireDecodeError, KeyError, TypeError, ValueError):
                 logger.exception(
                     "an entry of the inbox can't be read", extra={"signal_id": signal_id}
                 )
+        await self._forget_refused(key, refused)
         return sorted(found, key=lambda entry: entry.order)
+
+    async def _forget_refused(self, key: str, refused: Sequence[str]) -> None:
+        """A refusal is taken away by who gets it; if that one has died, after a while."""
+        now = self._clock.monotonic()
+        before = self._refused.pop(key, {})
+        seen = {one: before.get(one, now) for one in refused}
+        old = [one for one, since in seen.items() if now - since >= REFUSED_SECONDS]
+        await self.remove(key, old)
+        left = {one: since for one, since in seen.items() if one not in old}
+        if left:
+            self._refused[key] = left
+
+    async def refuse(self, key: str, signal_id: str, refusal: Mapping[str, Any]) -> bool:
+        """
+        Whoever has the thread has no room for a signal that it was offered.
+
+        Returns:
+            False if its sender may have been told by now that it is accepted.
+
+        Raises:
+            StorageError: It isn't certain which of both is so.
+        """
+        box = _box(key)
+        value = await self._states.get_state(box, signal_id)
+        if not isinstance(value, Mapping) or value.get("offered") is not True:
+            return False
+        return await self._states.compare_and_set(
+            box, signal_id, expected=value, value={"refused": dict(refusal)}
+        )
+
+    async def insist(self, key: str, signal_id: str) -> Mapping[str, Any] | None:
+        """
+        Nobody has said what becomes of an offer: from now on it can't be refused any more.
+
+        Returns:
+            What it was refused with before, for at least ``REFUSED_SECONDS``; None if it wasn't.
+
+        Raises:
+            StorageError: It isn't certain which of both is so.
+        """
+        box = _box(key)
+        while True:
+            value = await self._states.get_state(box, signal_id)
+            if not isinstance(value, Mapping):
+                # It was answered.
+                return None
+            if isinstance(refusal := value.get("refused"), Mapping):
+                return refusal
+            if value.get("offered") is not True:
+                return None
+            firm = {name: one for name, one in value.items() if name != "offered"}
+            if await self._states.compare_and_set(box, signal_id, expected=value, value=firm):
+                return None
 
     def _read(self, value: Any) -> InboxEntry:
         signal = signal_from_wire(value["signal"], clock=self._clock)
@@ -140,6 +206,7 @@ class ThreadInbox:
             run_id=run_id if isinstance(run_id, str) else None,
             request_context=dict(value.get("requestContext") or {}),
             number=int(value.get("number") or 0),
+            offered=value.get("offered") is True,
         )
 
     async def remove(self, key: str, signal_ids: Iterable[str]) -> None:
@@ -175,6 +242,8 @@ class ThreadInbox:
         A sender lists the thread anew every half minute, so whoever lists it now has time to
         put its signal before anybody takes the mark away.
         """
+        if key in self._refused:
+            return
         name = _quoted(key)
         mark = await self._states.get_state(INBOX, name)
         now = self._clock.monotonic()

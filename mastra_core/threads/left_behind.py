@@ -33,7 +33,7 @@ class LeftBehind:
 
 def left_behind(past: Iterable[ThreadEvent], *, clock: Clock) -> list[LeftBehind]:
     """
-    Signals that were sent to runs which have not ended, were not kept, admitted or cancelled.
+    Signals that were sent to runs which have not ended, were not kept, admitted, refused or cancelled.
 
     An owner that lived to say that its run ended has dealt with what it was sent before.
 
@@ -53,7 +53,7 @@ def left_behind(past: Iterable[ThreadEvent], *, clock: Clock) -> list[LeftBehind
                 signal = _signal(event, clock)
                 if signal is not None:
                     waiting[signal.id] = (run_id, signal)
-            case events.SIGNAL_ADMITTED:
+            case events.SIGNAL_ADMITTED | events.SIGNAL_REFUSED:
                 settled.add(event.text("signalId") or "")
             case events.SIGNALS_CANCELLED:
                 settled.update(event.texts("signalIds"))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from mastra_core.base.isotime import epoch_ms
 from mastra_core.base.jsonjs import sanitize_copy
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.bus.timers import first_of
@@ -21,6 +22,7 @@ from mastra_core.errors import (
     LeaseLostError,
     MastraError,
     ProcessorError,
+    SignalQueueFullError,
     StorageError,
 )
 from mastra_core.messages.answers import is_answer
@@ -81,6 +83,8 @@ class OutsideThreads:
         self._unstored: dict[str, int] = {}
         #: Agents of the runs that ended here lately: some may be told something still.
         self._ended: dict[str, str] = {}
+        #: Signals for which there was no room, as they were sent.
+        self._refused: dict[tuple[str, int], None] = {}
         #: Readers that hear the runs of a thread elsewhere.
         self._followed: dict[ThreadSubscription, str] = {}
 
@@ -100,6 +104,7 @@ class OutsideThreads:
         turn: bool = False,
         options: Mapping[str, Any] | None = None,
         number: int = 0,
+        offered: bool = False,
     ) -> InboxEntry:
         """What is kept of an accepted signal; with the number that it was kept with before."""
         inbox = self.reach.inbox
@@ -110,6 +115,7 @@ class OutsideThreads:
             run_id=run_id,
             request_context=_kept_context(options or {}),
             number=number or (inbox.next_number() if inbox is not None else 0),
+            offered=offered,
         )
 
     def accept(
@@ -128,6 +134,10 @@ class OutsideThreads:
         agent = turn.agent if turn is not None else record.waiting_agent
         reservation = record.reservation if record.active is None else None
         assert agent is not None
+        if turn is not None or reservation is None or reservation.winner is None:
+            reservation = None
+        elif not reservation.winner.done():
+            reservation.offers[signal.id] = None
         entry = self.entry_of(
             agent,
             signal,
@@ -137,7 +147,7 @@ class OutsideThreads:
         )
         if turn is not None:
             turn.number = entry.number
-        return self._keep_accepted(record, entry, answer, None if turn is not None else reservation)
+        return self._keep_accepted(record, entry, answer, reservation)
 
     async def _keep_accepted(
         self,
@@ -159,7 +169,11 @@ class OutsideThreads:
             await self.reach.answered(record.key, [signal.id])
         if reservation is not None and reservation.winner is not None:
             # The thread may turn out to be another process's; then its run has the signal.
-            return replace(answer, run_id=await asyncio.shield(reservation.winner))
+            run_id = await asyncio.shield(reservation.winner)
+            if (refusal := reservation.offers.get(signal.id)) is not None:
+                await self.reach.answered(record.key, [signal.id])
+                raise refusal
+            return replace(answer, run_id=run_id)
         return answer
 
     async def _keep(self, key: str, entry: InboxEntry) -> None:
@@ -189,7 +203,9 @@ class OutsideThreads:
             PubSubError: Other processes can't be told or heard.
             StorageError: The signal can't be kept.
             DeliveryError: The thread changed hands for five seconds.
+            SignalQueueFullError: It is new, and who has the thread has no room for it (G6).
         """
+        entry = replace(entry, offered=is_new)
         term = self.reach.term(record.key)
         # Whoever finds a turn in the inbox starts the run that it was promised.
         is_known = entry.turn or not is_new
@@ -207,12 +223,23 @@ class OutsideThreads:
         while owner is not None:
             taken_by = run_id_from_owner(owner) or owner
             # Nobody is offered what somebody has answered: it would be answered again.
-            is_done = not is_new and await self._is_entry_answered(record, entry)
+            is_asked = not is_new or offered is not None
+            is_done = is_asked and await self._is_entry_answered(record, entry)
+            if offered is not None and entry.offered and not is_done:
+                # Whoever had the thread a moment ago may have refused it.
+                await self._keep(record.key, entry)
             offered = taken_by
-            if is_done or await self.reach.forward(record.key, entry, owner):
+            refusal: MastraError | None = None
+            try:
+                is_there = is_done or await self.reach.forward(record.key, entry, owner)
+            except SignalQueueFullError as exc:
+                is_there, refusal = True, exc
+            if is_there:
                 await self._forward_rest(record, owner, run_id)
                 self._runtime.give_up(record, run_id, holder=taken_by)
                 self._runtime.after_run(record)
+                if refusal is not None:
+                    raise refusal
                 return taken_by
             if self._runtime.clock.monotonic() > deadline:
                 raise DeliveryError(
@@ -228,6 +255,9 @@ class OutsideThreads:
             self._runtime.give_up(record, run_id, holder=offered)
             self._runtime.after_run(record)
             return offered
+        if offered and entry.offered:
+            # It may have been refused, by who has the thread no more.
+            await self._keep(record.key, replace(entry, offered=False))
         if record.reservation is not None:
             record.reservation.settle(run_id)
         return None
@@ -381,14 +411,26 @@ class OutsideThreads:
         waiting = [*record.queues.take_pre_run(), *record.queues.take_pending()]
         if agent is None:
             return
-        entries = [self.entry_of(agent, signal, run_id=run_id) for signal in waiting]
+        reservation = record.reservation
+        offers = reservation.offers if reservation is not None else {}
+        entries = [
+            self.entry_of(agent, signal, run_id=run_id, offered=signal.id in offers)
+            for signal in waiting
+        ]
         # All of them first: whatever happens to the thread, its next owner finds them.
         for entry in entries:
             await self._keep(record.key, entry)
         for entry in entries:
             if await self.is_answered(record, agent, entry.signal):
                 continue
-            if not await self.reach.forward(record.key, entry, owner):
+            try:
+                is_there = await self.reach.forward(record.key, entry, owner)
+            except SignalQueueFullError as exc:
+                if not entry.offered:
+                    raise
+                offers[entry.signal.id] = exc
+                continue
+            if not is_there:
                 # Whoever owns the thread next finds it in the inbox.
                 return
 
@@ -420,7 +462,9 @@ class OutsideThreads:
         adopted = [
             entry
             for entry in fresh
-            if entry.signal.id not in known and self._find_agent(entry.agent_id) is not None
+            if entry.signal.id not in known
+            and self._find_agent(entry.agent_id) is not None
+            and _offer(entry.signal) not in self._refused
         ]
         for entry in adopted:
             # Its sender may still be about to offer it.
@@ -745,11 +789,22 @@ class OutsideThreads:
         else:
             active.interrupt.fail(error)
 
-    async def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
+    async def admit(
+        self, key: str, run_id: str, signal: Signal, *, turn: bool, offered_to: str | None
+    ) -> bool:
         """
         Queue a signal for a run of ours; True also if it came before.
 
+        Args:
+            key: The thread.
+            run_id: The run; for a turn the one that is to be started.
+            signal: What was sent.
+            turn: It gets a run of its own.
+            offered_to: The run of which its sender expects a word; it may be refused then. None
+                if it was accepted already.
+
         Raises:
+            SignalQueueFullError: There is no room for it (G6).
             StorageError: Nobody knows whether it was answered already.
         """
         record = self._runtime.known_record(key)
@@ -768,6 +823,8 @@ class OutsideThreads:
         active, agent = record.active, self._agent_at_work(record)
         if agent is None or record.is_idle:
             return False
+        if offered_to is not None and self.reach.had(key, offered_to):
+            record.queues.admit(signal, thread_id=record.thread_id)
         if turn:
             self._runtime.queue_turn(record, agent, signal, run_id=run_id, stream_options={})
         else:
@@ -779,6 +836,33 @@ class OutsideThreads:
                 self._runtime.look_after(record)
         self._runtime.remember(key, signal.id, Accepted(action="deliver", run_id=run_id))
         return True
+
+    async def refuse(
+        self, key: str, signal: Signal, error: SignalQueueFullError, *, kept: bool
+    ) -> bool:
+        """
+        There is no room for a signal that we were offered: nobody may answer it.
+
+        Returns:
+            False if its sender may have been told by now that it is accepted.
+
+        Raises:
+            StorageError: It isn't certain which of both is so; it stays in the inbox then.
+        """
+        if not kept or self.reach.inbox is None:
+            return True
+        offer = _offer(signal)
+        # Who reads the inbox at this moment finds it there still.
+        self._refused[offer] = None
+        if len(self._refused) > _REMEMBERED_RUNS:
+            del self._refused[next(iter(self._refused))]
+        is_refused = False
+        try:
+            is_refused = await self.reach.inbox.refuse(key, signal.id, error.to_wire())
+        finally:
+            if not is_refused:
+                self._refused.pop(offer, None)
+        return is_refused
 
     def _agent_at_work(self, record: ThreadRecord) -> ThreadAgent | None:
         """Whose run has the thread, or is about to; else whose input waits."""
@@ -891,6 +975,11 @@ class OutsideThreads:
             self._queue(record, waiting[0])
             self._runtime.after_run(record)
         self._runtime.drop_if_forgettable(record)
+
+
+def _offer(signal: Signal) -> tuple[str, int]:
+    """A signal as it was sent this time; who was refused may send it again."""
+    return signal.id, epoch_ms(signal.accepted_at or signal.created_at)
 
 
 async def _settled(change: asyncio.Future[None]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -22,16 +22,18 @@ from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.pubsub import Cursor, EventHandler, FenceToken, PubSub, StartFrom
 from mastra_core.contracts.storage import MemoryStorage
 from mastra_core.errors import (
+    DeliveryError,
     LeaseLostError,
     LeaseUnavailableError,
     MastraError,
     PubSubClosedError,
+    SignalQueueFullError,
 )
 from mastra_core.messages.signals import signal_from_wire
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.threads import events
 from mastra_core.threads.events import ThreadEvent, read_event
-from mastra_core.threads.inbox import InboxEntry, ThreadInbox
+from mastra_core.threads.inbox import REFUSED_SECONDS, InboxEntry, ThreadInbox
 from mastra_core.threads.lease_keeper import LEASE_TTL_MS, LeaseKeeper, run_id_from_owner
 from mastra_core.threads.left_behind import LeftBehind, left_behind
 from mastra_core.threads.remote import RemoteRuns
@@ -57,8 +59,21 @@ class ReachedThreads(Protocol):
         """The thread belongs to another process now."""
         ...
 
-    async def admit(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
-        """Queue a signal that was meant for this run; False if that run isn't one of ours."""
+    async def admit(
+        self, key: str, run_id: str, signal: Signal, *, turn: bool, offered_to: str | None
+    ) -> bool:
+        """
+        Queue a signal that was meant for this run; False if that run isn't one of ours.
+
+        Raises:
+            SignalQueueFullError: There is no room, and its sender waits for a word.
+        """
+        ...
+
+    async def refuse(
+        self, key: str, signal: Signal, error: SignalQueueFullError, *, kept: bool
+    ) -> bool:
+        """There is no room for this signal; False if it is too late to say so."""
         ...
 
     async def keep_admitted(self, key: str, run_id: str, signal: Signal, *, turn: bool) -> bool:
@@ -183,7 +198,8 @@ class ThreadReach:
         self._listeners: dict[str, _Listener] = {}
         #: Runs whose parts are to be deleted, when, the earliest first.
         self._trims: deque[tuple[float, str, str]] = deque()
-        self._receipts: dict[str, asyncio.Future[None]] = {}
+        #: What owners said about what we sent: None if they have it.
+        self._receipts: dict[str, asyncio.Future[SignalQueueFullError | None]] = {}
         #: Who waits for the end of a run elsewhere, by the id of the request.
         self._acknowledged: dict[str, asyncio.Future[bool]] = {}
         #: Threads whose owner didn't say whether it has what we sent.
@@ -443,9 +459,15 @@ class ThreadReach:
         The signal stands in the inbox already: whoever owns the thread next finds it there.
 
         Raises:
+            SignalQueueFullError: The owner has no room for a signal that it is offered; it was
+                taken out of the inbox.
             PubSubError: The owner can't be told.
+            StorageError: The owner doesn't say what it does, and it can't be seen to.
+            DeliveryError: This process stood still, and nobody knows what the owner said.
         """
         run_id = run_id_from_owner(owner) or owner
+        offered_to = run_id if entry.offered else None
+        is_kept = self.inbox is not None and not entry.signal.transient
         if entry.turn:
             # An owner of version 1.71 would let it join its run: this one it doesn't know (G11).
             run_id = entry.run_id or entry.signal.id
@@ -456,6 +478,7 @@ class ThreadReach:
         )
         # What stands in the inbox is answered in any case; else only the owner's word counts.
         patience = self.hand_over_seconds if self.inbox is None else _SILENT_SECONDS
+        begun = self._clock.monotonic()
         try:
             async with self._heard(key):
                 await self.publish(
@@ -466,20 +489,39 @@ class ThreadReach:
                         source_id=self.source_id,
                         pre_run=pre_run,
                         turn=entry.turn,
-                        kept=self.inbox is not None and not entry.signal.transient,
+                        kept=is_kept,
+                        offered_to=offered_to,
                     ),
                 )
                 if await self._answered(receipt, patience):
+                    if (refusal := receipt.result()) is not None:
+                        await self.answered(key, [entry.signal.id])
+                        raise refusal
                     return True
                 # An owner of version 1.71 never says that it has a signal: then its lease tells.
                 if await self.owner(key) != owner:
                     return False
+                if offered_to is not None and is_kept:
+                    await self._insist(key, entry, begun)
                 self._look_when_free(key)
                 return True
         finally:
             self._receipts.pop(entry.signal.id, None)
 
-    async def _answered(self, receipt: asyncio.Future[None], seconds: float) -> bool:
+    async def _insist(self, key: str, entry: InboxEntry, begun: float) -> None:
+        """The owner said nothing in time: its sender will be told that the signal is accepted."""
+        assert self.inbox is not None
+        refusal = await self.inbox.insist(key, entry.signal.id)
+        if refusal is not None:
+            await self.answered(key, [entry.signal.id])
+            raise _refusal_from(refusal)
+        if self._clock.monotonic() - begun > REFUSED_SECONDS:
+            raise DeliveryError(
+                "This process stood still while a thread's owner decided about a signal.",
+                hint="Look in the thread whether it was answered before it is sent again.",
+            )
+
+    async def _answered(self, receipt: asyncio.Future[Any], seconds: float) -> bool:
         pause = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait([receipt, pause], return_when=asyncio.FIRST_COMPLETED)
@@ -644,6 +686,11 @@ class ThreadReach:
                     receipt = self._receipts.get(found.text("signalId") or "")
                     if receipt is not None and not receipt.done():
                         receipt.set_result(None)
+                case events.SIGNAL_REFUSED:
+                    receipt = self._receipts.get(found.text("signalId") or "")
+                    refusal = found.data.get("refusal")
+                    if receipt is not None and not receipt.done() and isinstance(refusal, dict):
+                        receipt.set_result(_refusal_from(refusal))
                 case events.SIGNALS_CANCELLED:
                     self._threads.forget_signals(key, found.texts("signalIds"))
                     if found.source_id is None:
@@ -684,15 +731,18 @@ class ThreadReach:
             logger.warning("a signal from elsewhere can't be read", exc_info=True)
             return
         is_turn = event.data.get("turn") is True
+        is_kept = event.data.get("kept") is True
         try:
-            if not await self._threads.admit(key, run_id, signal, turn=is_turn):
-                if event.data.get("kept") is not True:
+            is_ours = await self._admit(
+                key, run_id, signal, turn=is_turn, kept=is_kept, offered_to=event.text("offeredTo")
+            )
+            if not is_ours:
+                if is_ours is False and not is_kept:
                     await self._threads.take_late(key, run_id, signal)
                 return
         except MastraError:
             logger.warning("a signal from elsewhere can't be taken", exc_info=True)
             return
-        is_kept = event.data.get("kept") is True
         if not is_kept and not await self._threads.keep_admitted(key, run_id, signal, turn=is_turn):
             return
         try:
@@ -702,6 +752,30 @@ class ThreadReach:
         except MastraError:
             # Its sender reads the lease instead.
             logger.warning("a receipt could not be sent", exc_info=True)
+
+    async def _admit(
+        self,
+        key: str,
+        run_id: str,
+        signal: Signal,
+        *,
+        turn: bool,
+        kept: bool,
+        offered_to: str | None,
+    ) -> bool | None:
+        """Is a signal from elsewhere in a queue of ours now? None if there is no room for it."""
+        try:
+            return await self._threads.admit(key, run_id, signal, turn=turn, offered_to=offered_to)
+        except SignalQueueFullError as exc:
+            if not await self._threads.refuse(key, signal, exc, kept=kept):
+                # Its sender has stopped waiting, and counts on us.
+                return await self._threads.admit(key, run_id, signal, turn=turn, offered_to=None)
+            refusal = exc.to_wire()
+        await self.publish(
+            key,
+            events.signal_refused(run_id, signal.id, source_id=self.source_id, refusal=refusal),
+        )
+        return None
 
     async def _abort_asked(self, key: str, event: ThreadEvent) -> None:
         run_id = event.run_id
@@ -773,6 +847,12 @@ class ThreadReach:
             await inbox.tidy(key)
         elif await self.known_owner(key) is None:
             self._threads.start_orphans(key, entries)
+
+
+def _refusal_from(value: Mapping[str, Any]) -> SignalQueueFullError:
+    """Why an owner had no room for a signal."""
+    error = MastraError.from_wire(value)
+    return error if isinstance(error, SignalQueueFullError) else SignalQueueFullError(error.message)
 
 
 async def _settled(future: asyncio.Future[bool]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from mastra_core.errors import MastraError
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.detect import MessageInput
 from mastra_core.streaming.output import ModelOutput
@@ -100,6 +101,8 @@ class Reservation:
     interrupt: Interrupt
     #: Which run has the thread, once that is known; None where nobody else could have it.
     winner: asyncio.Future[str] | None = None
+    #: Signals whose senders wait for that, too, and why one was refused by who has the thread.
+    offers: dict[str, MastraError | None] = field(default_factory=dict)
 
     def settle(self, run_id: str) -> None:
         """This run has the thread; the first word counts."""

@@ -26,6 +26,7 @@ CONTROL_KINDS: Final = frozenset(
     {
         "signal-enqueued",
         "signal-admitted",
+        "signal-refused",
         "signals-cancelled",
         "run-abort-requested",
         "run-abort-acknowledged",

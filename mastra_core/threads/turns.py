@@ -13,7 +13,7 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.ids import Ids
 from mastra_core.base.tasks import TaskSupervisor
 from mastra_core.contracts.signal_sink import Accepted
-from mastra_core.errors import MastraError
+from mastra_core.errors import MastraError, SignalQueueFullError
 from mastra_core.loop.interrupt import Interrupt
 from mastra_core.messages.detect import MessageInput
 from mastra_core.messages.signals import message_from_signal
@@ -113,6 +113,9 @@ class ThreadTurns:
                         record, agent, signal, run_id, options, is_turn=is_turn
                     ),
                 )
+            except SignalQueueFullError as exc:
+                # No run has failed: another process has one, and no room for more input.
+                settle_error(accepted, exc)
             except Exception as exc:  # noqa: BLE001 - the sender gets it
                 settle_error(accepted, exc)
                 self._show_failure(record, run_id, str(exc))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.messages.signals import create_signal
 from mastra_core.plugins import AdapterContext
 from mastra_core.testing.fake_clock import FakeClock
-from mastra_core.threads.inbox import INBOX, InboxEntry, ThreadInbox
+from mastra_core.threads.inbox import INBOX, REFUSED_SECONDS, InboxEntry, ThreadInbox
 
 __all__ = ()
 
@@ -138,3 +139,43 @@ async def test_what_can_not_be_read_hides_nothing(
 
     assert ["one"] == [found.signal.id for found in await inbox.entries(KEY)]
     assert "can't be read" in caplog.text
+
+
+async def test_an_offer_is_refused_or_insisted_on(inbox: ThreadInbox, clock: FakeClock) -> None:
+    """Whoever comes first decides; what nobody offered can't be refused (G6)."""
+    refusal = {"message": "full"}
+    await inbox.put(KEY, replace(entry(clock, "offered"), offered=True))
+    await inbox.put(KEY, replace(entry(clock, "firm"), offered=True))
+    await inbox.put(KEY, entry(clock, "accepted"))
+
+    assert await inbox.insist(KEY, "firm") is None
+    refused = [
+        await inbox.refuse(KEY, one, refusal) for one in ("offered", "firm", "accepted", "none")
+    ]
+
+    assert [True, False, False, False] == refused
+    assert refusal == await inbox.insist(KEY, "offered")
+    assert await inbox.insist(KEY, "accepted") is None
+    assert await inbox.insist(KEY, "none") is None
+    assert ["accepted", "firm"] == sorted(one.signal.id for one in await inbox.entries(KEY))
+
+
+async def test_a_refusal_that_nobody_takes_away_goes_after_a_while(
+    inbox: ThreadInbox, clock: FakeClock, states: ThreadStateStorage
+) -> None:
+    """Its sender has died; until it is gone the thread stays on the list."""
+    await inbox.put(KEY, replace(entry(clock, "a"), offered=True))
+    assert await inbox.refuse(KEY, "a", {"message": "full"})
+    for _ in range(3):
+        assert [] == await inbox.entries(KEY)
+        await inbox.tidy(KEY)
+        await clock.advance(REFUSED_SECONDS / 3 + 1)
+    assert [KEY] == await inbox.keys()
+
+    assert [] == await inbox.entries(KEY)
+    await inbox.tidy(KEY)
+    await clock.advance(300)
+    await inbox.tidy(KEY)
+
+    assert {} == await states.list_states(INBOX)
+    assert await inbox.insist(KEY, "a") is None

@@ -32,7 +32,7 @@ from mastra_conformance.suites.runtime.thread_workers import (
     tell_states,
 )
 from mastra_core.contracts.lease import LeaseGrant, LeaseProvider
-from mastra_core.errors import LeaseUnavailableError
+from mastra_core.errors import LeaseUnavailableError, SignalQueueFullError
 from mastra_core.testing.scripted_model import text
 from mastra_core.threads import events
 from mastra_core.threads.thread_key import thread_topic
@@ -282,6 +282,97 @@ class SharedThreadSuite(_Shared):
         assert "its own" not in first
         assert (2, 0) == requests
         assert 1 == steps
+
+    @case("signals", 139)
+    @pytest.mark.parametrize("kind", ["message", "turn"])
+    async def test_who_has_a_thread_keeps_its_limit_for_all(
+        self, opener: Opener, kind: str
+    ) -> None:
+        """A sender elsewhere gets the owner's error; nothing of it stays, and nothing is lost."""
+        calls = [[text(f"answer {number}")] for number in range(4)]
+        async with (
+            neighbour(opener, [[text("one"), _GATE], *calls], max_waiting_signals=2) as q,
+            neighbour(opener) as p,
+        ):
+            await q.send("first")
+            await q.gates.reached("go")
+            send = p.agent.send_message if kind == "message" else p.agent.queue_message
+            taken = []
+            for words in ("second", "third"):
+                taken.append(send(words, **TARGET))
+                await taken[-1].accepted
+            refused = send("too much", **TARGET)
+            here = q.agent.send_message("too much, too", **TARGET)
+            with pytest.raises(SignalQueueFullError) as there:
+                await refused.accepted
+            with pytest.raises(SignalQueueFullError) as error:
+                await here.accepted
+            waiting = await p.waiting()
+            active = p.agent.get_active_thread_run_id(**TARGET)
+
+            q.gates.open("go")
+            await q.answered("first", "second", "third")
+            await until(_nothing_waits(q))
+            # There is room again, also for the very signal that was refused.
+            again = p.agent.send_signal(refused.signal, **TARGET)
+            await again.accepted
+            await q.answered("too much")
+            texts = await q.texts()
+
+        assert (str(error.value), error.value.details) == (str(there.value), there.value.details)
+        assert {one.signal.id for one in taken} <= set(waiting)
+        assert not {refused.signal.id, here.signal.id} & set(waiting)
+        assert active is None
+        assert 1 == texts.count("too much")
+        assert 0 == texts.count("too much, too")
+
+    @case("signals", 139)
+    async def test_of_many_that_wait_for_a_thread_some_find_no_room(self, opener: Opener) -> None:
+        """They were sent to a run here that never began; each learns what became of it."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")]], max_waiting_signals=3) as q,
+            neighbour(opener) as p,
+        ):
+            await q.send("first")
+            await q.gates.reached("go")
+            outcomes = await asyncio.gather(
+                *(p.send(f"words {number}") for number in range(5)), return_exceptions=True
+            )
+            waiting = len(await p.waiting())
+            q.gates.open("go")
+            await until(_nothing_waits(q))
+            await q.is_free()
+            texts = [one for one in await q.texts() if one.startswith("words")]
+
+        refused = [one for one in outcomes if isinstance(one, SignalQueueFullError)]
+        taken = [one for one in outcomes if not isinstance(one, BaseException)]
+        assert (3, 2) == (len(taken), len(refused))
+        assert 3 == len(texts)
+        assert 4 >= waiting
+
+    @case("signals", 139)
+    async def test_what_was_accepted_is_never_refused(self, opener: Opener) -> None:
+        """An owner that says nothing in time has to keep it, whatever waits there."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE], [text("two")]], max_waiting_signals=1) as q,
+            neighbour(opener) as p,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            await p.send("second")
+            sent = p.agent.send_message("third", **TARGET)
+            with pytest.raises(SignalQueueFullError):
+                await sent.accepted
+            # It comes again, without the offer: from a sender that has stopped waiting.
+            firm = events.signal_enqueued(woken.run_id, sent.signal, source_id="somebody")
+            await p.mastra.pubsub.publish(_TOPIC, firm)
+            await until(_has(q, sent.signal.id))
+            q.gates.open("go")
+            await q.answered("first", "second", "third")
+            await until(_nothing_waits(q))
+            texts = await q.texts()
+
+        assert ["first", "one", "second", "third", "two"] == texts
 
     @case("signals", 128)
     async def test_an_abort_reaches_the_run_elsewhere(self, opener: Opener) -> None:
@@ -572,6 +663,14 @@ async def _cancel_there(here: Any, there: Any, signal_id: str) -> None:
     await until(lambda: signal_id in record.known_signals())
     here.agent.cancel_queued_messages(**TARGET, signal_ids=[signal_id])
     await until(lambda: signal_id not in record.known_signals())
+
+
+def _has(where: Any, signal_id: str) -> Any:
+    def look() -> bool:
+        record = where.mastra.threads.known_record(KEY)
+        return record is not None and signal_id in record.known_signals()
+
+    return look
 
 
 def _nothing_waits(where: Any, *, but: int = 0) -> Any:
