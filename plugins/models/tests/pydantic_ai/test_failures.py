@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -24,29 +24,40 @@ async def provider_that_answers(
 ) -> AsyncIterator[PydanticAIModel]:
     """An HTTP server that gives every request the same answer, and a model that asks it."""
     text = json.dumps(body).encode()
+    connections: list[asyncio.Task[Any] | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        if hangs:
-            await reader.read()
-        head = (
-            f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n"
-            f"{headers}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"
-        )
-        writer.write(head.encode() + text)
-        await writer.drain()
-        writer.close()
+        connections.append(asyncio.current_task())
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            if hangs:
+                await reader.read()
+            head = (
+                f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n"
+                f"{headers}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+            )
+            writer.write(head.encode() + text)
+            await writer.drain()
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        yield model_at(port)
+    async with server, model_at(server.sockets[0].getsockname()[1]) as model:
+        yield model
+    await asyncio.gather(*filter(None, connections), return_exceptions=True)
 
 
-def model_at(port: int) -> PydanticAIModel:
+@asynccontextmanager
+async def model_at(port: int) -> AsyncIterator[PydanticAIModel]:
+    """A model that asks at a port; its client is closed at the end."""
     provider = OpenAIProvider(base_url=f"http://127.0.0.1:{port}/v1", api_key="k")
     model = OpenAIChatModel("m1", provider=provider)
-    return PydanticAIModel(model, provider="acme", max_retries=0)
+    try:
+        yield PydanticAIModel(model, provider="acme", max_retries=0)
+    finally:
+        await provider.client.close()
 
 
 @pytest.mark.parametrize(
@@ -73,8 +84,9 @@ async def test_an_unknown_model_is_not_found(ask: Callable[..., Any]) -> None:
 async def test_a_provider_that_cannot_be_reached_may_be_asked_again(
     ask: Callable[..., Any], unused_tcp_port: int
 ) -> None:
-    with pytest.raises(ModelError, match="can't be reached") as caught:
-        await ask(model_at(unused_tcp_port))
+    async with model_at(unused_tcp_port) as model:
+        with pytest.raises(ModelError, match="can't be reached") as caught:
+            await ask(model)
 
     assert caught.value.retryable
 
