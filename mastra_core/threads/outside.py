@@ -276,8 +276,7 @@ class OutsideThreads:
         term = self.reach.term(record.key)
         try:
             owner = await self._take(record, run_id)
-            is_ours = owner is None
-            if is_ours:
+            if owner is None:
                 agent = self._find_agent(reserved.agent_id)
                 if agent is not None and self.reach.term(record.key) is not term:
                     await self._drop_answered(record, agent)
@@ -289,8 +288,9 @@ class OutsideThreads:
                     else:
                         record.queues.adopt(entry.signal, pre_run=True)
                         record.waiting_agent = self._find_agent(entry.agent_id)
+                is_ours = True
                 reserved.settle(run_id)
-            elif owner is not None:
+            else:
                 await self._forward_rest(record, owner, run_id)
                 reserved.settle(run_id_from_owner(owner) or owner)
         finally:

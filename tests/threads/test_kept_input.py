@@ -13,6 +13,7 @@ import pytest
 from mastra_core import Agent, Mastra
 from mastra_core.base.clock import SystemClock
 from mastra_core.base.ids import UuidIds
+from mastra_core.errors import StorageConnectionError
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.inmemory.pubsub import InMemoryPubSub
 from mastra_core.inmemory.storage import InMemoryStorage
@@ -319,3 +320,33 @@ async def test_what_came_for_a_run_that_never_began_is_answered(
         rows = await scene.rows()
 
     assert [("signal", "second"), ("assistant", "answered")] == rows
+
+
+async def test_a_stream_that_can_not_read_what_waits_keeps_no_thread(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller learns it, and the next one gets the thread."""
+    agent, application = scene.application([text("one")])
+    async with application as mastra:
+        assert mastra.threads.outside is not None
+        reach = mastra.threads.outside.reach
+        real, failures = reach.waiting, ["The line is cut."]
+
+        async def cut(key: str) -> list[InboxEntry]:
+            if failures:
+                raise StorageConnectionError(failures.pop())
+            return await real(key)
+
+        monkeypatch.setattr(reach, "waiting", cut)
+        with pytest.raises(StorageConnectionError):
+            await agent.stream("first", **T)
+        async with asyncio.timeout(60):
+            output = await agent.stream("second", **T)
+            answer = await output.text
+
+        async def is_free() -> bool:
+            return await scene.lease.get_lease_owner(KEY) is None
+
+        await until(is_free)
+
+    assert "one" == answer
