@@ -9,10 +9,12 @@ from datetime import datetime
 from typing import Any, Literal
 
 from mastra_core.agent.arguments import (
+    OPTION_KINDS,
     check_cursor,
     check_decision,
     check_given_ids,
     check_ids,
+    check_kind,
     check_models,
     check_timeout,
 )
@@ -20,7 +22,7 @@ from mastra_core.agent.history import thread_history
 from mastra_core.agent.host import AgentHost, LocalHost
 from mastra_core.agent.memory import AgentMemory, MemoryOptions
 from mastra_core.agent.messaging import AgentTurns, signal_from_user, target_from
-from mastra_core.agent.options import RunOptions, check_options, options_from
+from mastra_core.agent.options import RunOptions, check_options, options_from, scope_of
 from mastra_core.agent.parked_runs import ParkedRuns
 from mastra_core.agent.peers import advertisement, peer_members
 from mastra_core.agent.processors import ProcessorChoice, check_choices
@@ -925,6 +927,7 @@ class Agent:
         resource_id: str | None = None,
         hide_signals: bool | Sequence[str] | None = None,
         with_initial_history: bool | Mapping[str, Any] = False,
+        request_context: Mapping[str, Any] | None = None,
     ) -> ThreadSubscription:
         """
         Follow every run of a thread, whichever agent's (signals.md 12).
@@ -939,9 +942,22 @@ class Agent:
             with_initial_history: Begin with a chunk ``thread-history`` that holds the newest
                 stored messages, ``{"per_page": 40}`` by default; of the active run follows
                 what they don't say.
+            request_context: What is known about who reads. As for runs, its members
+                ``mastra__threadId`` and ``mastra__resourceId`` count instead of the arguments.
+
+        Raises:
+            RunArgumentError: An argument can't be one.
+            ClosedError: The application is closed.
         """
         check_ids(thread_id=thread_id)
         check_given_ids(resource_id=resource_id)
+        if request_context is not None:
+            kind = OPTION_KINDS["request_context"]
+            check_kind("request_context", request_context, kind, id="AGENT_INVALID_OPTION")
+            scope = scope_of(request_context)
+            check_given_ids(**scope)
+            thread_id = scope.get("thread_id", thread_id)
+            resource_id = scope.get("resource_id", resource_id)
         return self._host.threads.subscribe(
             resource_id,
             thread_id,

@@ -22,7 +22,7 @@ from mastra_core.loop.setup import GUARDED_TYPES
 from mastra_core.processors.arguments import ProcessorArgs
 from mastra_core.streaming.objects import structured_output
 
-__all__ = ("RESERVED", "RunOptions", "check_options", "options_from", "options_of")
+__all__ = ("RESERVED", "RunOptions", "check_options", "options_from", "options_of", "scope_of")
 
 #: Members of a request context that override arguments (streaming.md 1.1).
 RESERVED: Final[Mapping[str, str]] = {
@@ -208,17 +208,28 @@ def _merged(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _with_scope(options: RunOptions) -> RunOptions:
-    """Who serves many users names thread and resource in the context; that counts."""
-    if options.request_context.keys().isdisjoint(RESERVED):
-        return options
+def scope_of(request_context: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    ``thread_id`` and ``resource_id`` that a context names; they count, whatever a caller says.
+
+    Raises:
+        RunArgumentError: One of them isn't a name.
+    """
     scope = {
-        name: options.request_context[key]
+        name: request_context[key]
         for key, name in RESERVED.items()
-        if options.request_context.get(key) is not None
+        if request_context.get(key) is not None
     }
     for name, value in scope.items():
         check_kind(name, value, OPTION_KINDS[name], id="AGENT_INVALID_OPTION")
+    return scope
+
+
+def _with_scope(options: RunOptions) -> RunOptions:
+    """Who serves many users names thread and resource in the context."""
+    if options.request_context.keys().isdisjoint(RESERVED):
+        return options
+    scope = scope_of(options.request_context)
     if "resource_id" in scope and "thread_id" not in scope and options.thread_id is None:
         # There is no thread that it could belong to.
         del scope["resource_id"]

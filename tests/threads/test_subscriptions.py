@@ -259,6 +259,38 @@ async def test_hidden_signals_are_hidden_in_the_history_too(scene: ThreadScene) 
     ]
 
 
+async def test_a_context_says_whose_thread_is_read(scene: ThreadScene) -> None:
+    """Who serves many users names thread and resource there; the arguments don't count then."""
+    agent = scene.agent([text("mine")], [text("yours")])
+    mine = {"mastra__resourceId": "r", "mastra__threadId": "t", "more": 1}
+    for target in (T, {"thread_id": "t2", "resource_id": "r2"}):
+        await (await agent.send_message("hi", **target).accepted).output.wait()
+    await scene.idle()
+
+    reader = await agent.subscribe_to_thread(
+        thread_id="t2", resource_id="r2", with_initial_history=True, request_context=mine
+    )
+    plain = await agent.subscribe_to_thread(**T, with_initial_history=True, request_context={})
+    seen = [stored(await anext(one.stream)) for one in (reader, plain)]
+    reader.unsubscribe()
+    plain.unsubscribe()
+
+    assert [["hi", "mine"]] * 2 == seen
+
+
+@pytest.mark.parametrize(
+    "context", ["text", 3, {"mastra__resourceId": 3}, {"mastra__threadId": ["t"]}]
+)
+async def test_a_context_that_is_none_is_refused(scene: ThreadScene, context: Any) -> None:
+    """Nobody subscribes."""
+    agent = scene.agent()
+
+    with pytest.raises(RunArgumentError):
+        agent.subscribe_to_thread(**T, request_context=context)
+
+    assert [] == scene.mastra.threads.known_threads()
+
+
 @pytest.mark.parametrize("wanted", [3, {"per_page": 0}, {"page": 1}, {"per_page": True}, "all"])
 async def test_a_malformed_wish_for_history_is_refused(scene: ThreadScene, wanted: Any) -> None:
     """Nobody subscribes."""
