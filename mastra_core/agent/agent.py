@@ -1027,7 +1027,8 @@ class Agent:
             timeout_ms: How long to wait.
 
         Returns:
-            False if there is no (such) run.
+            False if there is no (such) run, or if it ended by itself, since its process didn't
+            listen to this one (signals.md G17).
 
         Raises:
             RunTimeoutError: It isn't over in time; it was asked to end.

@@ -391,10 +391,12 @@ class ThreadReach:
         """
         Ask the owner of a run to abort it, and wait until it has done so (G13).
 
-        Owners of version 1.71 say nothing: then the end of the run, or of its lease, tells.
+        Owners of version 1.71 don't answer: then the end of the run, or of its lease, tells, and
+        what they say to everybody.
 
         Returns:
-            False if the owner has another run, or another segment of this one.
+            False if the owner has another run, or another segment of this one, or if this one
+            ended by itself: before the owner heard of it, or since it doesn't listen to us.
 
         Raises:
             LeaseUnavailableError: Nobody knows whose the thread is.
@@ -413,11 +415,25 @@ class ThreadReach:
                 )
                 while not told.done():
                     if run_id_from_owner(await self.known_owner(key)) != run_id:
-                        return True
+                        return await self._was_aborted(key, stream_id, told)
                     await first_of(_settled(told), self.wait_until_free(key))
                 return told.result()
         finally:
             del self._acknowledged[request_id]
+
+    async def _was_aborted(self, key: str, stream_id: str, told: asyncio.Future[bool]) -> bool:
+        """The run has the thread no more; what its owner said about that may be on its way."""
+        listener = self._listeners.get(key)
+        runs = listener.runs if listener is not None else None
+        if runs is not None and not told.done():
+            await first_of(
+                _settled(told),
+                runs.until_ended(stream_id),
+                self._clock.sleep(self.hand_over_seconds),
+            )
+        if told.done():
+            return told.result()
+        return runs is None or runs.was_aborted(stream_id)
 
     async def acknowledge(self, key: str, run_id: str, request_id: str, *, done: bool) -> None:
         """

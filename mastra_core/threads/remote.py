@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -69,6 +70,20 @@ class RemoteRuns:
         self._runs: dict[str, RemoteRun] = {}
         #: Terminal events that were taken already; they may come again.
         self._ended: dict[str, None] = {}
+        #: Segments that somebody aborted.
+        self._aborted: dict[str, None] = {}
+        #: Called whenever an end was heard.
+        self._heard_end = asyncio.Event()
+
+    def was_aborted(self, stream_id: str) -> bool:
+        """Has its owner said that somebody aborted this segment?"""
+        return stream_id in self._aborted
+
+    async def until_ended(self, stream_id: str) -> None:
+        """Until its owner has said that this segment has ended."""
+        while stream_id not in self._ended:
+            self._heard_end.clear()
+            await self._heard_end.wait()
 
     @property
     def active(self) -> RemoteRun | None:
@@ -206,6 +221,9 @@ class RemoteRuns:
                 self._show_failure(run_id, event)
             return
         if event.type == events.ABORTED:
+            self._aborted[run.stream_id] = None
+            while len(self._aborted) > _REMEMBERED:
+                del self._aborted[next(iter(self._aborted))]
             # What follows is its end; what it said so far is told as aborted.
             if run.is_live and not run.buffer.is_closed:
                 run.buffer.append({"type": "abort", "runId": run_id})
@@ -248,6 +266,7 @@ class RemoteRuns:
         run.buffer.close()
         self._runs.pop(run.stream_id, None)
         self._ended[run.stream_id] = None
+        self._heard_end.set()
         while len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
 

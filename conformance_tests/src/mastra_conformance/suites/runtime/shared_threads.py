@@ -504,6 +504,23 @@ class SharedThreadSuite(_Shared):
         assert "running" == status
         assert ["first", "one", "second", "two"] == texts
 
+    async def test_who_is_not_listened_to_has_aborted_nothing(self, opener: Opener) -> None:
+        """The run goes on to its end, and a process without the key is told so (G13, G17)."""
+        async with (
+            neighbour(opener, [[text("one"), _GATE]], control_keys="a secret of some") as q,
+            neighbour(opener) as p,
+        ):
+            woken = await q.send("first")
+            await q.gates.reached("go")
+            asking = asyncio.create_task(p.agent.abort_thread_stream_and_wait(**TARGET))
+            await until(lambda: bool(q.mastra.threads.signer.refused))
+            q.gates.open("go")
+            was_aborted = await asking
+            reason = await woken.output.finish_reason
+
+        assert not was_aborted
+        assert "stop" == reason
+
     async def test_what_a_process_without_the_key_sends_is_not_lost(self, opener: Opener) -> None:
         """The owner doesn't hear it, but it is in the inbox: it is answered once (G17)."""
         async with (
