@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -27,6 +27,7 @@ from mastra_core.errors import (
     LeaseUnavailableError,
     MastraError,
     PubSubClosedError,
+    PubSubError,
     SignalQueueFullError,
 )
 from mastra_core.messages.signals import signal_from_wire
@@ -679,9 +680,15 @@ class ThreadReach:
         if listener.checking is not None:
             listener.checking.cancel()
         for handler in (listener.control, listener.view):
-            if handler is not None:
-                with suppress(PubSubClosedError):
-                    await self._pubsub.unsubscribe(topic, handler)
+            if handler is None:
+                continue
+            try:
+                await self._pubsub.unsubscribe(topic, handler)
+            except PubSubClosedError:
+                pass
+            except PubSubError:
+                # Nobody is called any more; others wait for what comes behind this.
+                logger.warning("a topic was not unsubscribed", exc_info=True, extra={"key": key})
         listener.control = listener.view = None
         if listener.runs is not None:
             listener.runs.end()

@@ -13,7 +13,7 @@ import pytest
 from mastra_core import Agent, Mastra
 from mastra_core.base.clock import SystemClock
 from mastra_core.base.ids import UuidIds
-from mastra_core.errors import StorageConnectionError
+from mastra_core.errors import PubSubConnectionError, StorageConnectionError
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.inmemory.pubsub import InMemoryPubSub
 from mastra_core.inmemory.storage import InMemoryStorage
@@ -350,3 +350,22 @@ async def test_a_stream_that_can_not_read_what_waits_keeps_no_thread(
         await until(is_free)
 
     assert "one" == answer
+
+
+async def test_a_bus_that_does_not_answer_keeps_no_closed_application_from_its_leases(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are let go, whatever became of the topics."""
+
+    async def cut(*_: Any) -> None:
+        raise PubSubConnectionError("The line is cut.")
+
+    agent = Agent(id="a", model=ScriptedModel([waiting("go")], gates=scene.gates), memory=True)
+    async with SharedBus() as bus:
+        mastra = Mastra(storage=scene.store, lease=scene.lease, pubsub=bus, agents=[agent])
+        async with mastra:
+            await agent.send_message("first", **T).accepted
+            await scene.gates.reached("go")
+            monkeypatch.setattr(bus, "unsubscribe", cut)
+
+        assert await scene.lease.get_lease_owner(KEY) is None
