@@ -11,6 +11,7 @@ from mastra_core.errors import StorageArgumentError
 from mastra_core.rules.arguments import check_limit
 
 __all__ = (
+    "FENCE_AGE_MS",
     "MESSAGES",
     "NOTIFICATIONS",
     "RESOURCES",
@@ -37,6 +38,12 @@ NOTIFICATIONS: Final = "notifications"
 """Notifications by ``created_at``, whatever their status."""
 TASKS: Final = "backgroundTasks"
 """Terminal tasks by ``completed_at``."""
+FENCE_AGE_MS: Final = 7 * 24 * 3_600_000
+"""
+How long a fence is known after the last write that carried it, whatever the policies (L4).
+
+It keeps out a former owner that stood still between its last look at the lease and a write.
+"""
 
 
 def check_policies(

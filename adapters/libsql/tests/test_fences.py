@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from mastra_core.base.isotime import to_iso_ms
+from mastra_core.contracts.storage import PruneOptions, PrunePolicy
 from mastra_core.errors import FencedOutError
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.messages import Message
@@ -65,3 +68,27 @@ async def test_clearing_forgets_them(store: LibSQLStorage, context: AdapterConte
     now = context.clock.now()
     thread = Thread(id="t", resource_id="r", created_at=now, updated_at=now)
     assert "t" == (await store.memory.guarded((KEY, 1)).save_thread(thread)).id
+
+
+async def test_those_that_nobody_can_be_behind_go_when_somebody_prunes(
+    store: LibSQLStorage, query: Any, context: AdapterContext
+) -> None:
+    """A week after the last write; those of others stay, whatever becomes of their threads."""
+    for key in ("new", "old", "older"):
+        await store.memory.raise_fence((key, 7))
+    for key, days in (("old", 6), ("older", 8)):
+        written = to_iso_ms(context.clock.now() - timedelta(days=days))
+        query("UPDATE mastra_py_fences SET updatedAt = ? WHERE key = ?", written, key)
+    policy = PrunePolicy(table="threads", max_age_ms=1)
+
+    await store.memory.prune([policy], PruneOptions(dry_run=True))
+    before = query("SELECT key FROM mastra_py_fences ORDER BY key")
+    results = await store.memory.prune([policy], PruneOptions(batch_size=1))
+    left = query("SELECT key FROM mastra_py_fences ORDER BY key")
+
+    assert [("new",), ("old",), ("older",)] == before
+    assert ["threads"] == [one.table for one in results]
+    assert [("new",), ("old",)] == left
+    with pytest.raises(FencedOutError):
+        await store.memory.raise_fence(("old", 6))
+    await store.memory.raise_fence(("older", 6))

@@ -607,7 +607,20 @@ class SqlMemory:
             pruning.MESSAGES: Prunable(table=tables.messages, anchor="createdAt"),
             pruning.RESOURCES: Prunable(table=tables.resources, anchor="updatedAt"),
         }
-        return await prune(self._host, self._sql, known, policies, options)
+        results = await prune(self._host, self._sql, known, policies, options)
+        if self.is_guarding and not (options or PruneOptions()).dry_run:
+            await self._prune_fences(options)
+        return results
+
+    async def _prune_fences(self, options: PruneOptions | None) -> None:
+        """
+        Forget fences that no former owner can be behind any more.
+
+        Not those of deleted threads: a former owner would write to it, and bring it back.
+        """
+        old = PrunePolicy(table="fences", max_age_ms=pruning.FENCE_AGE_MS)
+        table = Prunable(table=self._host.tables.fences, anchor="updatedAt", is_indexed=False)
+        await prune(self._host, self._fences, {old.table: table}, [old], options)
 
     async def dangerously_clear_all(self) -> None:
         tables = self._host.tables

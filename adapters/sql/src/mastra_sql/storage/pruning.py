@@ -30,6 +30,8 @@ class Prunable:
     children: tuple[Statement, ...] = ()
     #: What cleans up after a batch, in the same transaction.
     leftovers: tuple[Statement, ...] = ()
+    #: A table of ours is small, and shared tables get an index when somebody prunes them.
+    is_indexed: bool = True
 
 
 async def prune(
@@ -62,7 +64,7 @@ async def _prune_table(
 ) -> PruneResult:
     before = {"before": host.dialect.time_value(rules.cutoff(policy, host.clock.now()))}
     shape = (target.table, target.anchor, target.condition, policy.table)
-    if not limits.dry_run:
+    if target.is_indexed and not limits.dry_run:
         await host.retention_index(target.table.name, target.anchor)
 
     async def count() -> int:

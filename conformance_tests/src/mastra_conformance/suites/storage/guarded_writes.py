@@ -12,7 +12,7 @@ from mastra_conformance.fixtures import OpenStore
 from mastra_conformance.histories.lease_checker import GuardedWrite, check_guarded_writes
 from mastra_conformance.processes import Processes
 from mastra_conformance.subject import Subject
-from mastra_conformance.suite import Suite, several_processes
+from mastra_conformance.suite import Suite, requires, several_processes
 from mastra_conformance.suites.storage.crowds import in_crowd
 from mastra_conformance.suites.storage.guarded_workers import (
     KEY,
@@ -21,7 +21,7 @@ from mastra_conformance.suites.storage.guarded_workers import (
     write_with_each,
 )
 from mastra_conformance.suites.storage.things import at, message, thread
-from mastra_core.contracts.storage import MemoryStorage, Storage
+from mastra_core.contracts.storage import MemoryStorage, PrunePolicy, Storage
 from mastra_core.errors import FencedOutError, StorageArgumentError, ThreadNotFoundError
 
 __all__ = ("GuardedCrowdSuite", "GuardedProcessSuite", "GuardedWriteSuite")
@@ -106,6 +106,18 @@ class GuardedWriteSuite(Suite):
             await store.memory.delete_thread("t2")
             await store.memory.delete_thread("t1")
             await _prepare(store)
+
+    @requires("storage.retention")
+    async def test_pruning_lets_no_former_owner_in(self, store: Storage) -> None:
+        """Not even to a thread that is pruned: he would bring it back."""
+        await _prepare(store)
+        await store.memory.raise_fence((KEY, _TERM))
+        policies = [PrunePolicy(table=name, max_age_ms=0) for name in ("messages", "threads")]
+
+        await store.memory.prune(policies)
+
+        for name in ("save_thread", "create_thread", "save_message", "save_messages"):
+            assert not await _is_accepted(_WRITES[name](store.memory.guarded((KEY, _TERM - 1))))
 
     async def test_what_is_written_reads_back(self, store: Storage) -> None:
         """Guarded calls answer as others do."""
