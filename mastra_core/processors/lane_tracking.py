@@ -16,7 +16,7 @@ from typing import Any, Final
 from mastra_core.base.isotime import to_iso_ms
 from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import MemoryStorage, Storage, ThreadStateStorage
-from mastra_core.errors import StorageConflictError
+from mastra_core.errors import LeaseLostError, StorageConflictError
 from mastra_core.messages.state_lanes import is_newer
 from mastra_core.rules.owners import lost_if_refused
 from mastra_core.wire.threads import Thread
@@ -167,6 +167,8 @@ class LaneTracker:
 
         Raises:
             StorageConflictError: Other lanes of the thread change all the time.
+            LeaseLostError: Another process has the thread; the lane is as it was, unless that
+                one has changed it.
         """
         if self._is_read_only:
             return True
@@ -179,7 +181,12 @@ class LaneTracker:
             if opening is not None:
                 entry["open"] = opening.to_wire()
             if await self._exchange(current, lane, entry):
-                await self._write_row(current.thread, lane, tracking)
+                try:
+                    await self._write_row(current.thread, lane, tracking)
+                except LeaseLostError:
+                    # Only the row knows whose the thread is.
+                    await self._put_back(current, lane, entry)
+                    raise
                 return True
             current = await self.load(thread_id)
         raise StorageConflictError(
@@ -218,6 +225,16 @@ class LaneTracker:
         tracking = current.tracking(lane) if current is not None else None
         is_last = tracking is not None and tracking.get("lastSignalId") == signal_id
         return current if is_last else None
+
+    async def _put_back(self, before: KnownLanes, lane: str, entry: Mapping[str, Any]) -> None:
+        """What we have just written is to have no effect."""
+        for _ in range(_ATTEMPTS):
+            current = await self.load(before.thread.id)
+            if current is None or current.lanes.get(lane) != entry:
+                return
+            earlier = before.lanes.get(lane)
+            if await self._exchange(current, lane, earlier if isinstance(earlier, Mapping) else {}):
+                return
 
     async def _exchange(self, current: KnownLanes, lane: str, entry: Mapping[str, Any]) -> bool:
         if self._states is None:

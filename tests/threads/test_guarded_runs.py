@@ -14,6 +14,7 @@ from mastra_core.errors import FencedOutError, LeaseLostError
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.plugins import AdapterContext
+from mastra_core.processors.lane_tracking import LaneTracker
 from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import ScriptedModel, text
 from mastra_core.threads.thread_key import thread_key
@@ -135,6 +136,40 @@ async def test_titles_are_guarded(scene: Scene) -> None:
     thread = await scene.store.memory.get_thread_by_id("t")
     assert thread is not None
     assert "" == thread.title
+
+
+class Weather:
+    """A lane that says something new at each request."""
+
+    id = "weather"
+
+    def __init__(self, *reports: str) -> None:
+        self.reports = list(reports)
+
+    def compute_state_signal(self, args: Any) -> Any:
+        report = self.reports.pop(0)
+        return {"cache_key": report, "contents": f"It is {report}."}
+
+
+async def test_a_lane_of_a_former_owner_stays_as_it_was(scene: Scene) -> None:
+    """Its state was told to nobody who has the thread now, so nobody may believe it was."""
+    agent = agent_that_says("one", "two", input_processors=[Weather("sunny", "wet")])
+    async with scene.application(agent) as mastra:
+        await (await agent.stream("go", **T)).text
+        tracker = LaneTracker.of(scene.store)
+        before = await tracker.load("t")
+        count = scene.points.count("memory.update_thread:before")
+        scene.overtaken_at = ("memory.update_thread:before", count + 1)
+
+        output = await agent.stream("and now", **T)
+        with pytest.raises(LeaseLostError):
+            await output.text
+        after = await LaneTracker.of(mastra.storage).load("t")
+
+    assert before is not None
+    assert after is not None
+    assert "sunny" == (after.tracking("weather") or {})["currentCacheKey"]
+    assert (before.tracking("weather"), before.stored) == (after.tracking("weather"), after.stored)
 
 
 async def test_a_store_without_guards_is_written_as_ever(scene: Scene) -> None:
