@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 #: How long it waits if the signal stands in the inbox.
 _SILENT_SECONDS: Final = 0.5
+#: How long a sender may take to get the thread, before others answer what it has sent.
+_GRACE_SECONDS: Final = 2.0
 #: What an owner of version 1.71 takes between the end of a run and the end of its lease.
 _LETTING_GO_SECONDS: Final = 0.05
 
@@ -198,7 +200,7 @@ class ThreadReach:
         )
         self._listeners: dict[str, _Listener] = {}
         #: Runs whose parts are to be deleted, when, the earliest first.
-        self._trims: deque[tuple[float, str, str]] = deque()
+        self._trims: deque[tuple[float, str, str, int | None]] = deque()
         #: What owners said about what we sent: None if they have it.
         self._receipts: dict[str, asyncio.Future[SignalQueueFullError | None]] = {}
         #: Who waits for the end of a run elsewhere, by the id of the request.
@@ -448,20 +450,31 @@ class ThreadReach:
             events.abort_acknowledged(run_id, request_id, source_id=self.source_id, done=done),
         )
 
-    def trim_later(self, key: str, run_id: str) -> None:
-        """Storage has what this run said, or nobody needs it: readers get time to take it (17.8)."""
+    def trim_later(self, key: str, run_id: str, until_ms: int | None = None) -> None:
+        """
+        Storage has what this run said, or nobody needs it: readers get time to take it (17.8).
+
+        Args:
+            key: The thread.
+            run_id: The run.
+            until_ms: Only what it said until then, and nothing that waits for an answer; the
+                run goes on. None for all of it.
+        """
         if self._pubsub is None or self._tasks.is_closed:
             return
-        self._trims.append((self._clock.monotonic() + self._keep_seconds, key, run_id))
+        due = self._clock.monotonic() + self._keep_seconds
+        self._trims.append((due, key, run_id, until_ms))
         if len(self._trims) == 1:
             self._tasks.start(self._trim(self._pubsub), name="trim topics")
 
     async def _trim(self, pubsub: PubSub) -> None:
         while self._trims:
-            due, key, run_id = self._trims[0]
+            due, key, run_id, until_ms = self._trims[0]
             await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
             try:
-                await pubsub.trim_topic(thread_topic(*split_key(key)), run_id=run_id)
+                await pubsub.trim_topic(
+                    thread_topic(*split_key(key)), run_id=run_id, produced_before_ms=until_ms
+                )
             except MastraError:
                 # They stay until the bus lets old events go.
                 logger.warning("parts of a run were not deleted", exc_info=True)
@@ -849,7 +862,9 @@ class ThreadReach:
             logger.warning("answered signals stay in the inbox", exc_info=True)
 
     async def _look_for_orphans(self, inbox: ThreadInbox) -> None:
+        grace = min(self.ttl_seconds, _GRACE_SECONDS)
         while True:
+            pause = self.ttl_seconds
             try:
                 keys = await inbox.keys()
             except MastraError:
@@ -857,19 +872,29 @@ class ThreadReach:
                 keys = []
             for key in keys:
                 try:
-                    await self._look_at(inbox, key)
+                    if not await self._look_at(inbox, key, grace=grace):
+                        pause = grace
                 except MastraError:
                     logger.warning("a thread can't be looked at", exc_info=True, extra={"key": key})
-            await self._clock.sleep(self.ttl_seconds)
+            await self._clock.sleep(pause)
 
-    async def _look_at(self, inbox: ThreadInbox, key: str) -> None:
+    async def _look_at(self, inbox: ThreadInbox, key: str, *, grace: float = 0.0) -> bool:
+        """
+        Have what waits for a thread that nobody has answered; False if it is to be looked at again
+        soon, since all of it was sent less than ``grace`` seconds ago: a sender asks for the thread
+        while its signal is being stored.
+        """
         if self._threads.is_busy(key):
-            return
+            return True
         entries = await inbox.entries(key)
         if not entries:
             await inbox.tidy(key)
         elif await self.known_owner(key) is None:
+            now_ms = self._clock.now_ms()
+            if all(abs(now_ms - entry.order[0]) < grace * 1000 for entry in entries):
+                return False
             self._threads.start_orphans(key, entries)
+        return True
 
 
 def _refusal_from(value: Mapping[str, Any]) -> SignalQueueFullError:
