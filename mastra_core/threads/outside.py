@@ -658,8 +658,9 @@ class OutsideThreads:
             logger.warning("a failure was not told", exc_info=True, extra={"run_id": run_id})
 
     def cancelled(self, key: str, signal_ids: Iterable[str]) -> None:
-        """These will not be answered."""
+        """These will not be answered, though they stand in the inbox for another moment."""
         ids = list(signal_ids)
+        self._runtime.forget_signals(key, ids)
         if not self._tasks.is_closed:
             self._tasks.start(self._cancelled(key, ids), name="cancelled signals")
 

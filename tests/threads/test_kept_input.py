@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -369,3 +369,44 @@ async def test_a_bus_that_does_not_answer_keeps_no_closed_application_from_its_l
             monkeypatch.setattr(bus, "unsubscribe", cut)
 
         assert await scene.lease.get_lease_owner(KEY) is None
+
+
+async def test_what_an_abort_has_cleared_does_not_come_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it still stands in the inbox when the run ends, since the store is slow."""
+    agent, application = scene.application(waiting("g"), [text("never")])
+    async with application as mastra:
+        first = await agent.send_message("one", **T).accepted
+        await scene.gates.reached("g")
+        second = agent.send_message("two", **T)
+        await second.accepted
+        outside = mastra.threads.outside
+        assert outside is not None
+        inbox = outside.reach.inbox
+        assert inbox is not None
+        remove, has_ended, held = inbox.remove, asyncio.Event(), [second.signal.id]
+
+        async def slow(key: str, signal_ids: Iterable[str]) -> None:
+            ids = list(signal_ids)
+            if ids == held:
+                held.clear()
+                await has_ended.wait()
+            await remove(key, ids)
+
+        monkeypatch.setattr(inbox, "remove", slow)
+
+        assert agent.abort_thread_stream(**T, clear_pending_signals=True)
+        assert first.output is not None
+        await first.output.wait()
+        await until(lambda: _is_at_rest(mastra))
+        has_ended.set()
+        left = inbox_of(mastra)
+
+        async def is_empty() -> bool:
+            return not await left()
+
+        await until(is_empty)
+
+    assert [] == held
+    assert 1 == len(scene.models[0].requests)
