@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from mastra_conformance.servers import (
     product_named,
     start_server,
 )
+from mastra_conformance.servers.family import wait_until_gone
 from mastra_conformance.servers.find import find_server
 from mastra_conformance.servers.product import WheelOrPackage
 
@@ -181,3 +183,14 @@ def test_products_have_names() -> None:
     assert product_named("sqld").variable == "MASTRA_TEST_LIBSQL_URL"
     with pytest.raises(LookupError, match=r"Unknown server 'mysql'\. Known: postgres, .*, sqld"):
         product_named("mysql")
+
+
+def test_a_killed_process_is_waited_for() -> None:
+    """One that nobody has asked for its end is gone, too: it holds nothing."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        is_gone = [wait_until_gone([process.pid], seconds=0)]
+        process.kill()
+        is_gone.append(wait_until_gone([process.pid], seconds=60))
+
+    assert [False, True] == is_gone
+    assert wait_until_gone([process.pid], seconds=0)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ("signal_family",)
+__all__ = ("signal_family", "wait_until_gone")
 
 _PROCESSES = Path("/proc")
+_POLL_SECONDS = 0.005
 
 
-def signal_family(pid: int, number: signal.Signals) -> None:
+def signal_family(pid: int, number: signal.Signals) -> list[int]:
     """
-    Send a signal to a process, its group, and all its descendants.
+    Send a signal to a process, its group, and all its descendants; the ids of these.
 
     Children that made a session of their own (those of PostgreSQL do) aren't in the group.
     The eldest is stopped before its children are looked for, so that none is missed.
@@ -32,6 +34,39 @@ def signal_family(pid: int, number: signal.Signals) -> None:
     if number not in {signal.SIGSTOP, signal.SIGKILL}:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+    return family
+
+
+def wait_until_gone(pids: Collection[int], *, seconds: float) -> bool:
+    """
+    Wait for killed processes that aren't our children; False if one is still there then.
+
+    On a busy machine they live on for a moment, and hold what their server needs to start again.
+    """
+    deadline = time.monotonic() + seconds
+    while any(_is_there(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _is_there(pid: int) -> bool:
+    """Does it exist, and hold anything? One that nobody has waited for yet does not."""
+    try:
+        rest = (_PROCESSES / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2]
+    except FileNotFoundError:
+        if (_PROCESSES / "self" / "stat").exists():
+            return False
+    except ProcessLookupError:
+        return False
+    else:
+        return rest.split()[0] not in {"Z", "X"}
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _descendants(pid: int) -> Iterator[int]:

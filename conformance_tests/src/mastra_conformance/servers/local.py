@@ -22,7 +22,7 @@ from mastra_conformance.servers.account import (
     account_for,
     reachable_binary,
 )
-from mastra_conformance.servers.family import signal_family
+from mastra_conformance.servers.family import signal_family, wait_until_gone
 from mastra_conformance.servers.product import Found, Product
 
 __all__ = (
@@ -244,8 +244,9 @@ def free_port() -> int:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End what is left of a server and its children."""
     if process.poll() is None:
-        signal_family(process.pid, signal.SIGKILL)
+        family = signal_family(process.pid, signal.SIGKILL)
         process.wait()
+        wait_until_gone(family, seconds=STOP_SECONDS)
         return
     # Children can outlive their eldest.
     with suppress(ProcessLookupError):
