@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 _SILENT_SECONDS: Final = 0.5
 #: How long a sender may take to get the thread, before others answer what it has sent.
 _GRACE_SECONDS: Final = 2.0
+#: How long who waits for a thread may miss that it is free.
+_LONGEST_WAIT_SECONDS: Final = 1.0
 #: What an owner of version 1.71 takes between the end of a run and the end of its lease.
 _LETTING_GO_SECONDS: Final = 0.05
 
@@ -306,7 +308,7 @@ class ThreadReach:
         held.assert_owned()
 
     async def wait_until_free(self, key: str) -> None:
-        """Until the thread may be free; at the latest after a third of the lease's time."""
+        """Until the thread may be free; soon in any case, since it may be let go as we begin."""
         if self._leases is None:
             return
         async with self._heard(key) as listener:
@@ -315,7 +317,8 @@ class ThreadReach:
             waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._watch_lease(key))]
             if listener is not None:
                 waits.append(asyncio.ensure_future(listener.changed.wait()))
-            waits.append(asyncio.ensure_future(self._clock.sleep(self.ttl_seconds / 3)))
+            longest = min(self.ttl_seconds / 3, _LONGEST_WAIT_SECONDS)
+            waits.append(asyncio.ensure_future(self._clock.sleep(longest)))
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:

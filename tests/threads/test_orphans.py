@@ -1,7 +1,8 @@
-"""Input that nobody answers, since its process died or could not go on (signals.md G1)."""
+"""Finding input that nobody answers, and threads that nobody has any more (signals.md G1, G12)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from mastra_core.base.ids import UuidIds
+from mastra_core.contracts.lease import LeaseEvent
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.inmemory.storage import InMemoryStorage
 from mastra_core.messages.signals import create_signal
@@ -22,7 +24,20 @@ __all__ = ()
 pytestmark = pytest.mark.anyio
 
 KEY = "r\0t"
+BUSY = "r\0busy"
 TTL_MS = 15_000
+
+
+class LateWatch(InMemoryLease):
+    """Leases that are let go at the moment when somebody begins to watch them."""
+
+    async def _let_go(self, key: str) -> AsyncIterator[LeaseEvent]:
+        await self.release_lease(key, "somebody")
+        async for event in super().watch_lease(key):
+            yield event
+
+    def watch_lease(self, key: str) -> AsyncIterator[LeaseEvent]:
+        return self._let_go(key)
 
 
 class Threads:
@@ -61,7 +76,8 @@ def threads() -> Threads:
 async def reach(
     threads: Threads, inbox: ThreadInbox, clock: FakeClock
 ) -> AsyncIterator[ThreadReach]:
-    async with InMemoryLease(None, AdapterContext(clock=clock)) as lease:
+    async with LateWatch(None, AdapterContext(clock=clock)) as lease:
+        await lease.acquire_lease(BUSY, "somebody", 60_000)
         backends = Backends(
             source_id="us", clock=clock, pubsub=None, lease=lease, inbox=inbox, ttl_ms=TTL_MS
         )
@@ -102,3 +118,15 @@ async def test_what_waits_is_answered_at_once(
     await clock.advance(1)
 
     assert ["old"] == threads.started
+
+
+async def test_a_thread_that_is_let_go_as_we_begin_to_wait_is_found(
+    reach: ThreadReach, clock: FakeClock
+) -> None:
+    """Nobody tells us of what came before we listened, so we look."""
+    waiting = asyncio.ensure_future(reach.wait_until_free(BUSY))
+
+    await clock.advance(1.1)
+
+    assert waiting.done()
+    assert await reach.owner(BUSY) is None
