@@ -21,6 +21,7 @@ from mastra_core.errors import FencedOutError, PubSubError, WireEncodeError
 from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.events import Event
 from mastra_redis import RedisCache, RedisLease, RedisPubSub
+from mastra_redis.pubsub import streams
 from mastra_redis.pubsub.streams import Tail, idle_ttl_of
 
 pytestmark = pytest.mark.anyio
@@ -614,3 +615,29 @@ async def test_a_flush_asks_what_the_waiting_read_has_not_told_yet(
         await bus.flush()
 
         assert [1, 2] == seen
+
+
+async def test_a_connection_that_never_answers_is_replaced(
+    open_bus: Callable[..., RedisPubSub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others publish arrives over the next one."""
+    real, is_first = streams._reply, True
+
+    async def reply(connection: Any) -> Any:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            await asyncio.Event().wait()
+        return await real(connection)
+
+    monkeypatch.setattr(streams, "_reply", reply)
+    monkeypatch.setattr(streams, "_LATE_S", 0.2)
+    async with open_bus() as here, open_bus() as there:
+        seen = Seen()
+        await here.subscribe("t", seen, start_from="latest")
+        await there.publish("t", event({"n": 1}))
+
+        await seen.until(1)
+
+    assert [{"n": 1}] == seen.data
+    assert not is_first

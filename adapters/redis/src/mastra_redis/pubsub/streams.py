@@ -28,7 +28,7 @@ _WEEK_MS: Final = 7 * 24 * _HOUR_MS
 #: Entries of one stream that a waiting read hands out at once; fewer of large ones.
 _COUNT: Final = 100
 _LARGE: Final = 4 * 1024 * 1024
-#: How long a waiting read may be late before its connection counts as dead.
+#: How long an answer may be late before its connection counts as dead.
 _LATE_S: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.002
 _NOBODY: Final[frozenset[str]] = frozenset()
@@ -253,8 +253,10 @@ class Tail:
         stack = AsyncExitStack()
         try:
             connection = await stack.enter_async_context(self._server.dedicated())
-            await connection.send_packed_command(pack_command(("CLIENT", "ID")), check_health=False)
-            client_id = await _reply(connection)
+            command = pack_command(("CLIENT", "ID"))
+            async with asyncio.timeout(_LATE_S):
+                await connection.send_packed_command(command, check_health=False)
+                client_id = await _reply(connection)
         except BaseException:
             await stack.aclose()
             raise
