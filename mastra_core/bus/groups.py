@@ -15,7 +15,7 @@ from mastra_core.bus.delivery import DONE, Delivery, HeldDelivery, envelope
 from mastra_core.bus.driver import Ack, Claim, Dead, GiveBack, Nack, Position, Settlement, Start
 from mastra_core.bus.runtime import BusRuntime, Warner
 from mastra_core.bus.subscriptions import Subscription, SubscriptionOptions
-from mastra_core.bus.timers import Alarm
+from mastra_core.bus.timers import Alarm, within
 from mastra_core.contracts.pubsub import EventHandler
 from mastra_core.errors import PubSubClosedError
 from mastra_core.wire.events import Event
@@ -25,6 +25,8 @@ __all__ = ("GroupMember", "GroupReader")
 logger = logging.getLogger(__name__)
 
 _SETTLE_TRIES = 5
+#: How long is waited for the answer to a last claim.
+_LAST_CLAIM_SECONDS = 5.0
 
 
 class GroupMember(Subscription):
@@ -146,6 +148,10 @@ class GroupReader:
         self._news = asyncio.Event()
         self._is_starved = False
         self._is_reading = False
+        self._is_stopped = False
+        #: No claim is under way.
+        self._has_answer = asyncio.Event()
+        self._has_answer.set()
         self._alarm = Alarm(runtime.clock, self.signal, name="bus-group-due")
         self._claiming: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -163,6 +169,7 @@ class GroupReader:
     def add(self, member: GroupMember) -> None:
         """Hand events to it from now on."""
         self.members.append(member)
+        self._is_stopped = False
         if self._claiming is None:
             self._claiming = self._runtime.spawn(self._claim_loop(), name="bus-group")
         if self._keeping is None:
@@ -175,21 +182,35 @@ class GroupReader:
             self.members.remove(member)
         if not self.members:
             self.stop_claiming()
+            await self._end_claim()
         await self.settled()
         await self._leave_if_done()
 
     def stop_claiming(self) -> None:
-        """Take nothing new."""
+        """Take nothing new; what a claim brings that is under way is given back."""
         self._alarm.stop()
         self._news.clear()
         self._is_reading = False
+        self._is_stopped = True
+        if self._has_answer.is_set():
+            self._cancel_claiming()
+
+    def _cancel_claiming(self) -> None:
         if self._claiming is not None:
             self._claiming.cancel()
             self._claiming = None
 
+    async def _end_claim(self) -> None:
+        """Wait for a claim under way: cut off, it would hold its events until their time is over."""
+        if not self._has_answer.is_set():
+            await within(self._runtime.clock, self._has_answer.wait(), _LAST_CLAIM_SECONDS)
+        if self._is_stopped:
+            self._cancel_claiming()
+
     async def leave(self) -> None:
         """Give back everything and forget the consumer; for closing."""
         self.stop_claiming()
+        await self._end_claim()
         for delivery in list(self._held.values()):
             if not delivery.settled:
                 delivery.settled = True
@@ -268,14 +289,22 @@ class GroupReader:
             return False
         asked_at = self._runtime.clock.monotonic()
         settings = self._runtime.settings
-        answer = await self._driver.claim(
-            self.topic,
-            self.group,
-            self.consumer,
-            limit=min(room, settings.claim_batch),
-            ack_wait_ms=settings.ack_wait_ms,
-            ordered=any(member.options.ordered for member in self.members),
-        )
+        self._has_answer.clear()
+        try:
+            answer = await self._driver.claim(
+                self.topic,
+                self.group,
+                self.consumer,
+                limit=min(room, settings.claim_batch),
+                ack_wait_ms=settings.ack_wait_ms,
+                ordered=any(member.options.ordered for member in self.members),
+            )
+        finally:
+            self._has_answer.set()
+        if self._is_stopped:
+            for claim in answer.claims:
+                self._return(claim)
+            return False
         # An answer that came so late belongs to somebody else by now.
         if self._runtime.clock.monotonic() < asked_at + settings.ack_wait_ms / 1000:
             for claim in answer.claims:
@@ -410,7 +439,8 @@ class GroupReader:
                 return
 
     async def _leave_if_done(self) -> None:
-        if not self.members and not self._held and not self.has_left:
+        is_done = not self.members and not self._held and self._has_answer.is_set()
+        if is_done and not self.has_left:
             await self._leave()
 
     async def _leave(self) -> None:

@@ -302,3 +302,54 @@ async def test_nothing_is_left_of_a_topic(bus: InMemoryPubSub, clock: FakeClock)
     assert before == len(asyncio.all_tasks())
     assert {} == bus._topics._topics
     assert {} == bus._subscriptions
+
+
+class FarDriver(MemoryDriver):
+    """Claims arrive at the store when a test lets them, also those whose caller has gone."""
+
+    def __init__(self, clock: FakeClock, hub: Hub) -> None:
+        from mastra_core.base.ids import UuidIds
+
+        super().__init__(clock, UuidIds(), hub)
+        self.has_asked, self.may_arrive = asyncio.Event(), asyncio.Event()
+        self.may_arrive.set()
+        self.on_the_way: list[asyncio.Task[Any]] = []
+
+    async def claim(self, *arguments: Any, **options: Any) -> Any:
+        task = asyncio.create_task(self._arrive(*arguments, **options))
+        self.on_the_way.append(task)
+        return await asyncio.shield(task)
+
+    async def _arrive(self, *arguments: Any, **options: Any) -> Any:
+        self.has_asked.set()
+        await self.may_arrive.wait()
+        return await super().claim(*arguments, **options)
+
+
+@pytest.mark.parametrize("leaving", ["unsubscribes", "closes"])
+async def test_who_leaves_while_it_claims_gives_back_what_it_gets(
+    clock: FakeClock, leaving: str
+) -> None:
+    """Nobody waits until the time of that claim is over."""
+    hub, seen = Hub(clock), []
+    driver = FarDriver(clock, hub)
+
+    async def never(event: Event) -> None:
+        raise AssertionError
+
+    async with EventEngine(FarDriver(clock, hub), clock=clock) as stays:
+        async with EventEngine(driver, clock=clock) as leaves:
+            await leaves.subscribe("t", never, group="g")
+            await leaves.flush()
+            driver.may_arrive.clear()
+            driver.has_asked.clear()
+            await stays.publish("t", event("x"))
+            await driver.has_asked.wait()
+            asyncio.get_running_loop().call_later(0.05, driver.may_arrive.set)
+            if leaving == "unsubscribes":
+                await leaves.unsubscribe("t", never)
+                await asyncio.gather(*driver.on_the_way)
+        await stays.subscribe("t", lambda event: seen.append(event.data), group="g")
+        await stays.flush()
+
+    assert ["x"] == seen
