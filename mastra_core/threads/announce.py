@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -39,6 +40,8 @@ class RunAnnouncer:
         stream_seq: How many segments of this run this process has begun.
         source_id: This process.
         clock: Says when a part was produced.
+        on_stored: Told a time in milliseconds: storage has what the parts say that were produced
+            until then, up to the end of a step (signals.md 17.8).
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class RunAnnouncer:
         stream_seq: int,
         source_id: str,
         clock: Clock,
+        on_stored: Callable[[int], None] | None = None,
     ) -> None:
         self.run_id = output.run_id
         self.stream_id = stream_id
@@ -58,6 +62,9 @@ class RunAnnouncer:
         self._stream_seq = stream_seq
         self._source_id = source_id
         self._clock = clock
+        self._on_stored = on_stored
+        #: Ends of steps that were told: their numbers, and until when all that was produced.
+        self._step_ends: deque[tuple[int, int]] = deque()
         self._is_silent = False
         #: So many parts there were so far.
         self._parts = 0
@@ -84,9 +91,25 @@ class RunAnnouncer:
                 return
             # Those that the buffer let go are missing in the numbers, too.
             self._parts = max(self._parts, self._output.buffer.gone)
+            produced_at = epoch_ms(self._clock.now())
             if not self._gave_up:
-                await self._tell(self._part(chunk))
+                await self._tell(self._part(chunk, produced_at))
+            self._look_what_is_stored(chunk, produced_at)
             self._parts += 1
+
+    def _look_what_is_stored(self, chunk: Chunk, produced_at: int) -> None:
+        """Whose parts stand in storage by now?"""
+        number, ends = self._parts, self._step_ends
+        if ends and ends[-1][0] == number - 1:
+            # What follows the end of the step stays, also if it was produced at the same time.
+            ends[-1] = (number - 1, min(ends[-1][1], produced_at - 1))
+        stored: int | None = None
+        while ends and ends[0][0] <= self._output.buffer.covered:
+            _, stored = ends.popleft()
+        if chunk.get("type") == "step-finish":
+            ends.append((number, produced_at))
+        if stored is not None and self._on_stored is not None:
+            self._on_stored(stored)
 
     async def finish(self, *, persisted: bool) -> None:
         """The segment is over, its messages are stored and its parts were told."""
@@ -111,14 +134,14 @@ class RunAnnouncer:
             events.run_aborted(self.run_id, stream_id=self.stream_id, source_id=self._source_id)
         )
 
-    def _part(self, chunk: Chunk) -> Event:
+    def _part(self, chunk: Chunk, produced_at: int) -> Event:
         return events.stream_part(
             self.run_id,
             broadcast_form(chunk, self.run_id),
             seq=self._parts,
             stream_id=self.stream_id,
             source_id=self._source_id,
-            produced_at=epoch_ms(self._clock.now()),
+            produced_at=produced_at,
             pinned=chunk.get("type") in _PINNED,
         )
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mastra_core.base.isotime import epoch_ms
@@ -560,6 +561,11 @@ class OutsideThreads:
             stream_seq=self._segments[active.run_id],
             source_id=self.reach.source_id,
             clock=self._runtime.clock,
+            on_stored=(
+                partial(self.reach.trim_later, key, active.run_id)
+                if active.agent.stores_messages
+                else None
+            ),
         )
         active.announcer = announcer
         active.announcing = self._tasks.start(announcer.run(), name=f"tell:{active.run_id}")

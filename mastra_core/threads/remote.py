@@ -42,6 +42,8 @@ class RemoteRun:
     last: str | None = None
     #: Number of the part that comes next; None if nobody has told one.
     next_part: int | None = None
+    #: All that was taken of it was said before anybody here read.
+    is_past: bool = False
     #: Parts are missing, so nothing that follows is shown.
     has_gap: bool = False
 
@@ -113,8 +115,9 @@ class RemoteRuns:
             case events.REGISTERED:
                 run = await self._register(event, run_id)
                 run.next_part = run.next_part or 0
+                run.is_past = run.is_past or is_past
             case events.PART:
-                await self._part(event, run_id)
+                await self._part(event, run_id, is_past=is_past)
             case events.SUSPENDED:
                 self._suspended(event, run_id)
             case events.COMPLETED | events.ABORTED | events.FAILED:
@@ -174,7 +177,7 @@ class RemoteRuns:
         run.buffer.append(_error(run.run_id, text))
         self._close(run)
 
-    async def _part(self, event: ThreadEvent, run_id: str) -> None:
+    async def _part(self, event: ThreadEvent, run_id: str, *, is_past: bool) -> None:
         part = event.data.get("part")
         if not isinstance(part, dict) or (event.stream_id or run_id) in self._ended:
             return
@@ -182,20 +185,27 @@ class RemoteRuns:
         if run is None:
             # The beginning was trimmed, or came before we listened.
             run = await self._register(event, run_id)
-        if self._is_next(run, event.data.get("seq")):
+        if self._is_next(run, event.data.get("seq"), is_past=is_past):
             chunk: Chunk = part
             run.last = chunk.get("type")
             run.buffer.append(chunk)
 
-    def _is_next(self, run: RemoteRun, number: Any) -> bool:
-        """Is this the part that is to follow? Parts may come twice, or be lost on their way."""
+    def _is_next(self, run: RemoteRun, number: Any, *, is_past: bool) -> bool:
+        """
+        Is this the part that is to follow? Parts may come twice, or be lost on their way.
+
+        What is missing of the past was deleted, since storage has it (12.2); so was what would
+        stand between the past and the first part that is heard.
+        """
         if run.has_gap:
             return False
         if not isinstance(number, int):
             return True
         if run.next_part is not None and number < run.next_part:
             return False
-        if run.next_part is not None and number > run.next_part:
+        may_skip = is_past or run.is_past
+        run.is_past = is_past
+        if run.next_part is not None and number > run.next_part and not may_skip:
             self._show_gap(run)
             return False
         run.next_part = number + 1
@@ -235,7 +245,7 @@ class RemoteRuns:
         else:
             told = event.data.get("parts")
             has_all = not isinstance(told, int) or (run.next_part or 0) == told
-            if run.is_live and not has_all and not run.has_gap:
+            if run.is_live and not has_all and not (run.has_gap or run.is_past):
                 self._show_gap(run)
             if has_all and not run.has_gap and _is_whole(event, run) and not is_past:
                 self._show_whole(run)

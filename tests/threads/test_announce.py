@@ -107,3 +107,43 @@ async def test_who_lost_the_thread_says_nothing_more(
     await telling.finish(persisted=True)
 
     assert [] == bus.told
+
+
+async def test_what_is_stored_of_a_run_that_goes_on_is_told(bus: Bus, clock: FakeClock) -> None:
+    """Up to the end of a step, and nothing that was produced behind it (17.8)."""
+    messages = MessageList(clock=clock, ids=UuidIds())
+    output = ModelOutput(run_id="r1", agent_id="a", message_list=messages)
+    stored: list[int] = []
+    here = RunAnnouncer(
+        output,
+        bus.publish,
+        stream_id="s1",
+        stream_seq=1,
+        source_id="us",
+        clock=clock,
+        on_stored=stored.append,
+    )
+    telling = asyncio.ensure_future(here.run())
+
+    async def say(kind: str, seconds: float) -> int:
+        """When it was said."""
+        await clock.advance(seconds)
+        output.buffer.append({"type": kind, "runId": "r1"})
+        await clock.settle()
+        return clock.now_ms()
+
+    await say("start", 1)
+    first = await say("step-finish", 1)
+    await say("text-delta", 1)
+    before = list(stored)
+    output.buffer.covered = 2
+    await say("text-delta", 1)
+    second = await say("step-finish", 1)
+    # It is stored, but nobody knows yet what else is said in this millisecond.
+    output.buffer.covered = 5
+    in_between = list(stored)
+    await say("text-delta", 0)
+    output.buffer.close()
+    await telling
+
+    assert ([], [first], [first, second - 1]) == (before, in_between, stored)

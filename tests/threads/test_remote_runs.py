@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 START = {"type": "start", "runId": "r1", "payload": {}}
 FINISH = {"type": "finish", "runId": "r1", "payload": {"stepResult": {"reason": "stop"}}}
+DELTA = {"type": "text-delta", "runId": "r1", "payload": {"text": "x"}}
 APPROVAL = {"type": "tool-call-approval", "runId": "r1", "payload": {}}
 
 
@@ -128,6 +129,22 @@ async def test_what_had_ended_before_anybody_read_is_history(elsewhere: Elsewher
     await elsewhere.says("run-failed", "r0", is_past=True, error="no")
 
     assert [] == elsewhere.shown
+
+
+async def test_what_is_missing_of_the_past_is_no_gap(elsewhere: Elsewhere) -> None:
+    """It stands in storage; a part that is missing from then on is one (12.2, 17.8)."""
+    await elsewhere.says("run-registered", is_past=True, streamId="s1")
+    for number in (0, 7):
+        await elsewhere.says(
+            "stream-part", is_past=True, streamId="s1", part=DELTA if number else START, seq=number
+        )
+    await elsewhere.says("stream-part", streamId="s1", part=DELTA, seq=12)
+    await elsewhere.says("stream-part", streamId="s1", part=DELTA, seq=13)
+    seen = elsewhere.chunks()
+    await elsewhere.says("stream-part", streamId="s1", part=DELTA, seq=15)
+
+    assert ["start", "text-delta", "text-delta", "text-delta"] == seen
+    assert [*seen, "error"] == elsewhere.chunks()
 
 
 async def test_an_end_without_a_stream_id_means_the_newest(elsewhere: Elsewhere) -> None:

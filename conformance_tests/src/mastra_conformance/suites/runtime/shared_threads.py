@@ -13,7 +13,7 @@ import pytest
 from mastra_conformance.cases import case
 from mastra_conformance.opening import Opener
 from mastra_conformance.processes import Processes, WorkerDiedError
-from mastra_conformance.suite import Suite, several_processes
+from mastra_conformance.suite import Suite, requires, several_processes
 from mastra_conformance.suites.runtime.neighbours import (
     KEY,
     PATIENCE_S,
@@ -179,6 +179,33 @@ class SharedThreadSuite(_Shared):
         assert "no" not in texts
         assert '<user when="active">told</user>' in prompt
         assert 2 == len(q.model.requests)
+
+    @requires("pubsub.history", "pubsub.cursors")
+    async def test_what_is_stored_of_a_run_leaves_the_topic(self, opener: Opener) -> None:
+        """While it goes on; who comes then sees its start, and what isn't stored (12.2, 17.8)."""
+        calls = [[text("one"), _GATE], [text("two"), _NEXT]]
+        async with neighbour(opener, calls, keep_parts_ms=1) as q, neighbour(opener) as p:
+            await q.send("first", if_idle={"stream_options": {"save_per_step": True}})
+            await q.gates.reached("go")
+            await p.send("second")
+            q.gates.open("go")
+            await q.gates.reached("next")
+
+            async def is_short() -> bool:
+                parts = await _parts(p)
+                words = [one["payload"]["text"] for one in parts if one["type"] == "text-delta"]
+                return words == ["two"] and parts[0]["type"] == "start"
+
+            await until(is_short)
+            async with reads(p) as late:
+                await until(lambda: "text-delta" in _types(late))
+                q.gates.open("next")
+                await until(lambda: bool({"finish", "error"} & set(_types(late))))
+        words = [c["payload"]["text"] for c in late if c.get("type") == "text-delta"]
+
+        assert "start" == _types(late)[0]
+        assert "finish" == _types(late)[-1]
+        assert "two" == "".join(words)
 
     async def test_a_stream_waits_for_the_run_elsewhere(self, opener: Opener) -> None:
         """And starts as soon as that has ended; both stand in the thread, one after the other."""
@@ -663,6 +690,12 @@ class SharedThreadSuite(_Shared):
         assert error is not None
         assert 0 == requests
         assert ["first", "at last"] == texts
+
+
+async def _parts(where: Any) -> list[dict[str, Any]]:
+    """What runs have said and the thread's topic still tells."""
+    past = [event.data for event in await where.mastra.pubsub.get_history(_TOPIC)]
+    return [data["part"] for data in past if data.get("type") == "stream-part"]
 
 
 async def _active_segment(where: Any) -> tuple[str, str] | None:
