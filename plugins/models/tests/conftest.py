@@ -36,6 +36,17 @@ NOTIFY = ToolSchema(
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """
+    Let the garbage collector close a socket of a provider's client.
+
+    When a client has hung up, its transport is gone one round of the event loop later, and a
+    busy machine may end the loop of a test before that. What we open we close ourselves.
+    """
+    for what in ("unclosed <socket", "unclosed transport"):
+        config.addinivalue_line("filterwarnings", f"ignore:{what}:ResourceWarning")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
