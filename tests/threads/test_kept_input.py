@@ -135,7 +135,8 @@ async def test_a_turn_waits_behind_those_that_were_accepted_before_it(scene: Sce
 
 async def test_what_a_run_took_that_lost_its_thread_is_answered_later(scene: Scene) -> None:
     """Such a run is stopped, but nobody wished its end: its input stays in the inbox."""
-    agent, application = scene.application(waiting("go"), [text("after all")])
+    # A machine that stands still for as long as a lease lasts loses the thread once more.
+    agent, application = scene.application(waiting("go"), *[[text("after all")]] * 4)
     async with application as mastra:
         accepted = await agent.send_message("hello", **T).accepted
         await scene.gates.reached("go")
