@@ -13,6 +13,7 @@ from mastra_conformance.histories.thread_checker import (
     answer_in,
     check_thread,
     check_view,
+    open_runs,
 )
 
 SENT = [
@@ -116,3 +117,23 @@ def test_good_views_pass(chunks: list[dict[str, Any]]) -> None:
 def test_bad_views_are_found(chunks: list[dict[str, Any]], fault: str) -> None:
     """Gaps, phantoms, ends that never come."""
     assert any(fault in one for one in check_view(chunks, [FIRST]))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "still_open"),
+    [
+        ([], []),
+        (seen("start", "text:half"), ["r1"]),
+        (seen("start", "finish") + seen("start", "abort", run="r2"), []),
+        (seen("start", "finish") + seen("start", run="r2"), ["r2"]),
+        (seen("start", "error", "start"), ["r1"]),
+        (seen("start", "error", "start", "error"), []),
+        # What is wrong here is no end that a reader waits for.
+        (seen("start", "finish", "text:x"), []),
+    ],
+)
+def test_a_reader_knows_whose_end_it_waits_for(
+    chunks: list[dict[str, Any]], still_open: list[str]
+) -> None:
+    """An answer that is tried again is open again."""
+    assert still_open == open_runs(chunks)

@@ -15,11 +15,22 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-__all__ = ("FIRST", "Answer", "Sent", "Told", "answer_in", "check_thread", "check_view")
+__all__ = (
+    "FIRST",
+    "Answer",
+    "Sent",
+    "Told",
+    "answer_in",
+    "check_thread",
+    "check_view",
+    "open_runs",
+)
 
 FIRST = "nothing"
 """What the first answer of a thread follows."""
 
+#: What ends a run.
+_ENDS = frozenset({"finish", "error", "abort"})
 _ANSWER = re.compile(r"^(?P<label>\S+) after (?P<after>\S+):(?P<words>[^:]*)$")
 
 
@@ -189,7 +200,7 @@ def check_view(
                 faults.append(f"{run_id} went on with a text that never began.")
                 parts.append("")
             parts[-1] += str(chunk["payload"]["text"])
-        elif kind in ("finish", "error", "abort"):
+        elif kind in _ENDS:
             ended[run_id] = kind
     for run_id, kind in ended.items():
         if kind == "finish":
@@ -201,3 +212,18 @@ def check_view(
     if is_over:
         faults += [f"{run_id} never ended." for run_id in texts if run_id not in ended]
     return faults
+
+
+def open_runs(chunks: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The runs of which a reader has seen something, but no end yet."""
+    ends: dict[str, str | None] = {}
+    for chunk in chunks:
+        run_id, kind = str(chunk.get("runId")), str(chunk.get("type"))
+        if kind in _ENDS:
+            ends[run_id] = kind
+        elif kind == "start" and ends.get(run_id) == "error":
+            # Another one answers under the id that was promised.
+            ends[run_id] = None
+        else:
+            ends.setdefault(run_id, None)
+    return [run_id for run_id, end in ends.items() if end is None]

@@ -11,7 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mastra_conformance.histories.thread_checker import FIRST, Sent, Told, answer_in
+from mastra_conformance.histories.thread_checker import (
+    FIRST,
+    Sent,
+    Told,
+    answer_in,
+    open_runs,
+)
 from mastra_conformance.opening import Opener
 from mastra_core import Agent, Mastra
 from mastra_core.base.clock import SystemClock
@@ -192,7 +198,12 @@ class Participant:
 
     @asynccontextmanager
     async def reads(self, *, thread: str = "thread_1") -> AsyncIterator[list[dict[str, Any]]]:
-        """Follow the thread in the background: the chunks so far."""
+        """
+        Follow the thread in the background: the chunks so far.
+
+        It goes on at the end of the block until every run that was seen has ended: the thread
+        is free before a bus that is asked from time to time has brought the end of its run.
+        """
         seen: list[dict[str, Any]] = []
         subscription = await self.agent.subscribe_to_thread(**target(thread))
 
@@ -201,8 +212,13 @@ class Participant:
                 seen.append(chunk)  # noqa: PERF401 – the list is read while it grows
 
         task = asyncio.create_task(follow())
+
+        async def is_over() -> bool:
+            return not open_runs(seen)
+
         try:
             yield seen
+            await until(is_over, why=lambda: f"waited for the end of {open_runs(seen)}")
         finally:
             subscription.unsubscribe()
             await task
