@@ -147,9 +147,10 @@ def test_secrets_are_shown_nowhere() -> None:
     assert "postgresql://" == url.prefix
 
 
-@given(st.text(alphabet="abAB01:/@%+-_.,?&=#~", max_size=40))
-def test_without_our_parameters_everything_after_the_scheme_is_kept(rest: str) -> None:
+@pytest.mark.parametrize("start", ["file:", "postgresql://u:p%40@h:5432,[::1]:1/"])
+@given(rest=st.text(alphabet="abAB01:/@%+-_.,?&=#~", max_size=40))
+def test_without_our_parameters_everything_after_the_scheme_is_kept(start: str, rest: str) -> None:
     """Nothing is decoded and written anew."""
     if "mastra_" in rest:
         return
-    assert f"postgresql:{rest}" == parse_adapter_url(f"postgresql:{rest}").driver_url
+    assert f"{start}{rest}" == parse_adapter_url(f"{start}{rest}").driver_url
