@@ -35,7 +35,7 @@ AGENT: Final = "helper"
 TARGET: Final[dict[str, Any]] = {"thread_id": "thread_1", "resource_id": "user_1"}
 KEY: Final = "user_1\0thread_1"
 #: Short, so that a dead owner is noticed within a test.
-TTL_MS: Final = 1_500
+TTL_MS: Final = 3_000
 #: What a loaded machine may take for something that takes no time.
 PATIENCE_S: Final = 60.0
 
