@@ -53,6 +53,8 @@ _SILENT_SECONDS: Final = 0.5
 _GRACE_SECONDS: Final = 2.0
 #: How long who waits for a thread may miss that it is free.
 _LONGEST_WAIT_SECONDS: Final = 1.0
+#: How long the end of a run may be on the way to its readers; a bus without push looks once a second.
+_COMING_SECONDS: Final = 2.0
 #: What an owner of version 1.71 takes between the end of a run and the end of its lease.
 _LETTING_GO_SECONDS: Final = 0.05
 
@@ -830,6 +832,10 @@ class ThreadReach:
             return
         while True:
             await self._clock.sleep(self.ttl_seconds)
+            if not await runs.seems_lost():
+                continue
+            # Its end may have been told, and be on the way.
+            await self._clock.sleep(_COMING_SECONDS)
             if await runs.check():
                 self._threads.remote_changed(key)
 

@@ -283,14 +283,19 @@ class RemoteRuns:
     async def check(self) -> bool:
         """Does whoever runs here still have the thread? True if a run was given up."""
         run = self.active
+        if run is None or not await self.seems_lost():
+            return False
+        self._lose(run)
+        return True
+
+    async def seems_lost(self) -> bool:
+        """Does somebody run here who hasn't the thread any more, as far as we have heard?"""
+        run = self.active
         if run is None or run.state == "suspended":
             return False
         if await self._has_lease(run.run_id) is not False:
             return False
-        if run.state == "ended" or self._runs.get(run.stream_id) is not run:
-            return False
-        self._lose(run)
-        return True
+        return run.state != "ended" and self._runs.get(run.stream_id) is run
 
     def end(self) -> None:
         """Nobody reads any more."""

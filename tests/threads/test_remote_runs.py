@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from mastra_core.errors import LeaseUnavailableError, StreamGapError
+from mastra_core.inmemory.lease import InMemoryLease
+from mastra_core.inmemory.pubsub import InMemoryPubSub
+from mastra_core.plugins import AdapterContext, SharedResources
 from mastra_core.streaming.broadcast import ChunkBuffer
+from mastra_core.testing.fake_clock import FakeClock
+from mastra_core.threads import events
 from mastra_core.threads.events import ThreadEvent
+from mastra_core.threads.reach import Backends, ThreadReach
 from mastra_core.threads.remote import MAX_REMOTE_PARTS, MAX_REMOTE_RUNS, RemoteRuns
+from mastra_core.threads.thread_key import thread_key, thread_topic
 
 __all__ = ()
 
@@ -291,3 +298,45 @@ async def test_a_reader_that_is_far_behind_gets_a_gap(elsewhere: Elsewhere) -> N
     with pytest.raises(StreamGapError):
         buffer.at(0)
     assert len(buffer.chunks) <= MAX_REMOTE_PARTS
+
+
+class Readers:
+    """A runtime that nobody sends to; keeps what readers here are shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[ChunkBuffer] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+    def show_remote(self, key: str, run_id: str, buffer: ChunkBuffer) -> None:
+        self.shown.append(buffer)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_an_end_may_come_after_the_lease_is_free(clock: FakeClock, is_told: bool) -> None:
+    """A bus without push brings it a moment later; without one the run has lost its lease."""
+    key, readers = thread_key("r", "t"), Readers()
+    resources = SharedResources()
+    context = AdapterContext(clock=clock, resources=resources)
+    async with InMemoryPubSub(None, context) as bus, InMemoryLease(None, context) as lease:
+        backends = Backends(
+            source_id="us", clock=clock, pubsub=bus, lease=lease, inbox=None, ttl_ms=15_000
+        )
+        reach = ThreadReach(readers, backends)
+        who = {"stream_id": "s1", "source_id": "them"}
+        async with reach.heard(key, runs=True):
+            await lease.acquire_lease(key, "r1", 14_000)
+            topic = thread_topic("r", "t")
+            begun = events.run_registered("r1", stream_seq=1, agent_id="a", **who)
+            await bus.publish(topic, begun)
+            await clock.advance(16)
+            if is_told:
+                ended = events.run_ended("r1", status="success", persisted=True, parts=0, **who)
+                await bus.publish(topic, ended)
+            await clock.advance(3)
+            chunks = [chunk["type"] for chunk in readers.shown[0].chunks]
+            is_closed = readers.shown[0].is_closed
+        await reach.aclose()
+
+    assert ([] if is_told else ["error"], True) == (chunks, is_closed)
