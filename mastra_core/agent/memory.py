@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -123,6 +124,31 @@ class AgentMemory:
                 )
         _check_owner(thread, resource_id)
         return thread
+
+    async def open_and_remember(
+        self,
+        thread_id: str,
+        resource_id: str,
+        *,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        options: MemoryOptions | None = None,
+    ) -> tuple[Thread, list[Message]]:
+        """
+        ``open_thread`` and ``remembered`` at once, since each is a way to the store and back.
+
+        Raises:
+            RunArgumentError: As ``open_thread``.
+            LeaseLostError: As ``open_thread``.
+        """
+        reading = asyncio.ensure_future(self.remembered(thread_id, resource_id, options=options))
+        try:
+            thread = await self.open_thread(thread_id, resource_id, title=title, metadata=metadata)
+        except BaseException:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            raise
+        return thread, await reading
 
     async def add_row(self, message: Message) -> None:
         """

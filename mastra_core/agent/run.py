@@ -199,18 +199,15 @@ class RunBuilder:
         if memory is not None:
             assert options.thread_id is not None
             assert options.resource_id is not None
-            thread = await memory.open_thread(
+            thread, remembered = await memory.open_and_remember(
                 options.thread_id,
                 options.resource_id,
                 title=options.thread_title,
                 metadata=options.thread_metadata,
+                options=options.memory_options,
             )
             self._thread: Thread | None = thread
-            message_list.add_remembered(
-                await memory.remembered(
-                    options.thread_id, options.resource_id, options=options.memory_options
-                )
-            )
+            message_list.add_remembered(remembered)
         return message_list
 
     def _memory(self) -> AgentMemory | None:
