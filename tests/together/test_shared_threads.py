@@ -289,11 +289,11 @@ async def test_a_turn_can_be_taken_back_until_its_run_is_set_up(
     asked, go_on = asyncio.Event(), asyncio.Event()
     take = outside.reach.take
 
-    async def slow_take(key: str, run_id: str) -> str | None:
+    async def slow_take(key: str, run_id: str, *, is_known: bool) -> str | None:
         if run_id == queued.run_id:
             asked.set()
             await go_on.wait()
-        return await take(key, run_id)
+        return await take(key, run_id, is_known=is_known)
 
     first = await site.agent.send_message("go", **T).accepted
     sent = site.agent.queue_message("its own", **T)
@@ -332,10 +332,10 @@ async def test_a_wake_that_is_taken_back_starts_nothing(
     asked, go_on = asyncio.Event(), asyncio.Event()
     take = outside.reach.take
 
-    async def slow_take(key: str, run_id: str) -> str | None:
+    async def slow_take(key: str, run_id: str, *, is_known: bool) -> str | None:
         asked.set()
         await go_on.wait()
-        return await take(key, run_id)
+        return await take(key, run_id, is_known=is_known)
 
     monkeypatch.setattr(outside.reach, "take", slow_take)
     sent = site.agent.send_message("go", **T)
