@@ -32,6 +32,9 @@ nox.options.sessions = [
     "conformance(libsql:file)",
 ]
 
+# Sessions start some thousand interpreters: what one of them has compiled, the others read.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 ROOT = Path(__file__).resolve().parent
 REPORTS = ROOT / "reports"
 CONSTRAINTS = ROOT / "constraints.txt"

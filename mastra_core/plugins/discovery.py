@@ -49,7 +49,9 @@ def _entry_points() -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points
 
     try:
-        return [*entry_points(group=GROUP), *entry_points(group=PROCESSOR_GROUP)]
+        # Once for both: it reads a file of every distribution.
+        found = entry_points()
+        return [*found.select(group=GROUP), *found.select(group=PROCESSOR_GROUP)]
     except Exception:  # noqa: BLE001  # some distribution's metadata is damaged: go one by one
         return _readable_entry_points()
 
@@ -70,20 +72,23 @@ def _readable_entry_points() -> Iterator[EntryPoint]:
 
 
 def _candidate(entry_point: EntryPoint) -> Candidate:
+    name, version, summary = _metadata(entry_point, "Name", "Version", "Summary")
     return Candidate(
         name=entry_point.name,
         value=entry_point.value,
         group=entry_point.group,
-        distribution=_metadata(entry_point, "Name"),
-        version=_metadata(entry_point, "Version"),
-        summary=_metadata(entry_point, "Summary") or "",
+        distribution=name,
+        version=version,
+        summary=summary or "",
         entry_point=entry_point,
     )
 
 
-def _metadata(entry_point: EntryPoint, member: str) -> str | None:
+def _metadata(entry_point: EntryPoint, *members: str) -> list[str | None]:
+    """Members of its distribution's metadata, which are parsed anew whenever they are asked for."""
     try:
-        value = entry_point.dist.metadata[member]  # type: ignore[union-attr]  # caught below
+        metadata = entry_point.dist.metadata  # type: ignore[union-attr]  # caught below
+        values = [metadata[member] for member in members]
     except Exception:  # noqa: BLE001  # pragma: no cover  # newer Pythons raise, older give None
-        return None
-    return str(value) if value is not None else None
+        return [None for _ in members]
+    return [None if value is None else str(value) for value in values]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
@@ -24,6 +25,7 @@ from mastra_core.plugins import (
     parse_adapter_url,
 )
 from mastra_core.plugins.choice import Offer
+from mastra_core.plugins.discovery import Candidate, scan_entry_points
 from mastra_core.plugins.specs import AdapterSpec, Role
 
 __all__ = ("BUILTINS", "Subject", "find_subject", "plugin_manager")
@@ -129,7 +131,14 @@ def plugin_manager(plugins: Iterable[str] = ()) -> PluginManager:
         ConfigError: A module isn't there.
         PluginError: One of them can't be used as a plugin.
     """
-    return PluginManager([_module(name) for name in plugins], builtins=BUILTINS)
+    modules = [_module(name) for name in plugins]
+    return PluginManager(modules, builtins=BUILTINS, scan=_entry_points)
+
+
+@cache
+def _entry_points() -> tuple[Candidate, ...]:
+    """What is installed, looked for once: each of thousands of handles has a manager of its own."""
+    return scan_entry_points()
 
 
 def _installed_version(distribution: str | None) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, Table, Text
@@ -96,9 +97,12 @@ _OWN = frozenset({names.NOTIFICATION_CLAIMS, names.FENCES, names.SCHEMA_VERSIONS
 _Column = tuple[str, ColumnKind, bool]
 
 
+@lru_cache(maxsize=16)
 def build_tables(prefix: str = "", *, schema: str | None = None, twins: bool = False) -> Tables:
     """
     The tables, their names behind a prefix; without one peers find them, too.
+
+    Store and bus of one application get the same ones: nobody changes them.
 
     Args:
         prefix: In front of every name.
