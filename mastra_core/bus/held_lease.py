@@ -82,8 +82,9 @@ class HeldLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it ended without being released."""
-        return self._lost.is_set() or (self._keeping is not None and self.remaining() <= 0)
+        """Whether it ended without being released; once it has, it never comes back."""
+        self._look_at_deadline()
+        return self._lost.is_set()
 
     async def lost(self) -> None:
         """Wait until it is lost."""
@@ -91,6 +92,7 @@ class HeldLease:
 
     def remaining(self) -> int:
         """Milliseconds until the local deadline; 0 when it has passed or nothing is held."""
+        self._look_at_deadline()
         if self._lost.is_set():
             return 0
         return max(0, int((self._deadline - self._clock.monotonic()) * 1000))
@@ -102,6 +104,7 @@ class HeldLease:
         Raises:
             LeaseLostError: The deadline has passed or somebody else has the key.
         """
+        self._look_at_deadline()
         if self._lost.is_set() or self._clock.monotonic() >= self._deadline:
             raise LeaseLostError(self.key, owner=self.owner, current=self._current)
 
@@ -206,11 +209,14 @@ class HeldLease:
         pause = self._renew_ms / 1000
         while True:
             await self._clock.sleep(min(pause, self._left()))
-            if self._left() <= 0:
-                self._lose("its deadline passed")
+            self._look_at_deadline()
+            if self._lost.is_set():
                 return
             started = self._clock.monotonic()
             answer = await self._try_renewal()
+            if self._lost.is_set():
+                # Somebody was told so while the answer was on its way.
+                return
             if answer is False:
                 self._lose("somebody else has it")
                 return
@@ -263,6 +269,13 @@ class HeldLease:
 
     def _left(self) -> float:
         return self._deadline - self._clock.monotonic()
+
+    def _look_at_deadline(self) -> None:
+        """
+        Who learns that the deadline has passed acts on it: a late renewal changes nothing then.
+        """
+        if self._keeping is not None and not self._lost.is_set() and self._left() <= 0:
+            self._lose("its deadline passed")
 
     def _lose(self, why: str) -> None:
         logger.warning("lease lost", extra={"key": self.key, "owner": self.owner, "reason": why})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -24,6 +24,8 @@ class CutLease(InMemoryLease):
 
     cut: str | None = None
     renewals = 0
+    #: Called when a renewal was granted, before anybody hears of it.
+    on_renewed: Callable[[], None] = staticmethod(lambda: None)
 
     async def renew_lease(self, key: str, owner: str, ttl_ms: int, **options: Any) -> bool:
         self.renewals += 1
@@ -34,6 +36,7 @@ class CutLease(InMemoryLease):
         answer = await super().renew_lease(key, owner, ttl_ms, **options)
         if self.cut == "after":
             raise LeaseUnavailableError("The answer was lost.")
+        self.on_renewed()
         return answer
 
     async def acquire_lease(self, key: str, owner: str, ttl_ms: int, **options: Any) -> Any:
@@ -118,6 +121,40 @@ async def test_a_lost_answer_is_no_lost_lease(provider: CutLease, clock: FakeClo
     lease.assert_owned()
     assert not lease.is_lost
     await lease.release()
+
+
+class _StallingClock(FakeClock):
+    """Time can pass while nothing runs, not even who sleeps."""
+
+    stalled = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.stalled
+
+
+async def test_what_was_told_to_be_lost_does_not_come_back() -> None:
+    """The process stood still: work was given up, then the answer to a renewal came in."""
+    clock = _StallingClock()
+    async with CutLease(None, AdapterContext(clock=clock)) as provider:
+        lease = HeldLease(provider, "k", "a", TTL, clock=clock)
+        await lease.acquire()
+        told: list[bool] = []
+
+        def stall() -> None:
+            # Past the deadline, but not past that which the renewal brings.
+            clock.stalled += 12
+            told.append(lease.is_lost)
+
+        provider.on_renewed = stall
+        await clock.advance(5)
+        await clock.settle()
+        after = lease.is_lost
+        await clock.advance(60)
+
+        assert ([True], True) == (told, after)
+        assert 1 == provider.renewals
+        assert await provider.get_lease_owner("k") is None
+        await lease.release()
 
 
 async def test_being_taken_over_is_noticed(provider: CutLease, clock: FakeClock) -> None:
