@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mastra_core.agent.titles import TitleOptions
@@ -12,9 +14,10 @@ from mastra_core.base.clock import Clock
 from mastra_core.base.unset import UNSET
 from mastra_core.contracts.pubsub import FenceToken
 from mastra_core.contracts.storage import MemoryStorage, OrderBy
-from mastra_core.errors import RunArgumentError, shown
+from mastra_core.errors import RunArgumentError, StorageError, shown
 from mastra_core.messages.answers import is_answer
 from mastra_core.messages.recalling import is_row_hidden
+from mastra_core.messages.signals import message_from_signal, signal_from_message
 from mastra_core.rules.owners import lost_if_refused
 from mastra_core.wire.messages import Message
 from mastra_core.wire.threads import Thread
@@ -85,6 +88,10 @@ class AgentMemory:
             return wanted
         return TitleOptions() if wanted else None
 
+    def remembers_nothing(self, options: MemoryOptions | None = None) -> bool:
+        """Do runs see none of the messages before them?"""
+        return (options or self._options).last_messages == 0
+
     async def open_thread(
         self,
         thread_id: str,
@@ -152,8 +159,8 @@ class AgentMemory:
 
     async def add_row(self, message: Message) -> None:
         """
-        Store one message beside the runs; its thread isn't made if it isn't there
-        (notifications.md 9), since the next run does that.
+        Store a signal's row beside the runs, behind the thread's messages; the thread isn't made
+        if it isn't there (notifications.md 9), since the next run does that.
 
         Raises:
             RunArgumentError: The thread belongs to another resource
@@ -162,6 +169,13 @@ class AgentMemory:
         thread = await self.store.get_thread_by_id(message.thread_id or "")
         if thread is not None:
             _check_owner(thread, message.resource_id or "")
+        last = None
+        with suppress(StorageError):
+            # Better stored in a wrong place than not at all.
+            last = await self.last_time(message.thread_id or "")
+        if last is not None and message.created_at < last:
+            # The clock of who wrote that one is ahead; in its place nobody might look at this one.
+            message = _moved(message, last + timedelta(milliseconds=1))
         await self.save([message])
 
     async def remembered(
@@ -179,6 +193,16 @@ class AgentMemory:
             include_total=False,
         )
         return list(reversed(page.messages))
+
+    async def last_time(self, thread_id: str) -> datetime | None:
+        """When the newest message of the thread was said; clocks of processes may be behind it."""
+        page = await self.store.list_messages(
+            thread_id,
+            per_page=1,
+            order_by=OrderBy(field="createdAt", direction="DESC"),
+            include_total=False,
+        )
+        return page.messages[0].created_at if page.messages else None
 
     async def recall(
         self,
@@ -248,6 +272,12 @@ class AgentMemory:
         )
         answers = [row.created_at for row in page.messages if is_answer(row.role, row.content)]
         return {row.id for row in rows if any(row.created_at < answer for answer in answers)}
+
+
+def _moved(row: Message, at: datetime) -> Message:
+    """The row of a signal at another place of its thread."""
+    signal = signal_from_message(row).replace(created_at=at)
+    return message_from_signal(signal, thread_id=row.thread_id or "", resource_id=row.resource_id)
 
 
 def _check_owner(thread: Thread, resource_id: str) -> None:

@@ -208,6 +208,9 @@ class RunBuilder:
             )
             self._thread: Thread | None = thread
             message_list.add_remembered(remembered)
+            if memory.remembers_nothing(options.memory_options):
+                # What is said now comes after what was said, though nobody looks at that.
+                message_list.last_time = await memory.last_time(options.thread_id)
         return message_list
 
     def _memory(self) -> AgentMemory | None:

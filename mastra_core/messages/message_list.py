@@ -92,6 +92,8 @@ class MessageList:
         self.thread_id = thread_id
         self.resource_id = resource_id
         self.messages: list[ListedMessage] = []
+        #: When the thread's newest message was said, if that one isn't in the list.
+        self.last_time: datetime | None = None
         self.system_messages: list[dict[str, Any]] = []
         #: Messages of one request only, by tag.
         self.tagged_system_messages: dict[str, list[dict[str, Any]]] = {}
@@ -99,12 +101,12 @@ class MessageList:
     # -- adding ---------------------------------------------------------------------------
 
     def next_time(self) -> datetime:
-        """A time after everything in the list (streaming.md 10.3)."""
+        """A time after everything in the list, and in its thread (streaming.md 10.3)."""
         now = self._clock.now()
-        if self.messages:
-            last = max(message.created_at for message in self.messages)
-            now = max(now, last + timedelta(milliseconds=1))
-        return now
+        times = [message.created_at for message in self.messages]
+        if self.last_time is not None:
+            times.append(self.last_time)
+        return max(now, max(times) + timedelta(milliseconds=1)) if times else now
 
     def add_remembered(self, messages: Iterable[Message]) -> None:
         """Put stored messages before everything else; an input copy with one id gives way."""
