@@ -65,6 +65,8 @@ class RunAnnouncer:
         self._on_stored = on_stored
         #: Ends of steps that were told: their numbers, and until when all that was produced.
         self._step_ends: deque[tuple[int, int]] = deque()
+        #: When the last part was produced.
+        self._produced_at = 0
         self._is_silent = False
         #: So many parts there were so far.
         self._parts = 0
@@ -91,7 +93,8 @@ class RunAnnouncer:
                 return
             # Those that the buffer let go are missing in the numbers, too.
             self._parts = max(self._parts, self._output.buffer.gone)
-            produced_at = epoch_ms(self._clock.now())
+            # Whatever the wall clock does: parts leave the bus by this time, the stored ones first.
+            produced_at = self._produced_at = max(self._produced_at, epoch_ms(self._clock.now()))
             if not self._gave_up:
                 await self._tell(self._part(chunk, produced_at))
             self._look_what_is_stored(chunk, produced_at)

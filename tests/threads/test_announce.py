@@ -147,3 +147,21 @@ async def test_what_is_stored_of_a_run_that_goes_on_is_told(bus: Bus, clock: Fak
     await telling
 
     assert ([], [first], [first, second - 1]) == (before, in_between, stored)
+
+
+async def test_what_follows_is_no_older_when_the_clock_was_put_back(
+    output: ModelOutput, bus: Bus, clock: FakeClock
+) -> None:
+    """Else it would leave the bus with what is stored (17.8)."""
+    messages = MessageList(clock=clock, ids=UuidIds())
+    output = ModelOutput(run_id="r1", agent_id="a", message_list=messages)
+    telling = asyncio.ensure_future(announcer(output, bus, clock).run())
+    for kind in ("start", "step-finish", "text-delta"):
+        output.buffer.append({"type": kind, "runId": "r1"})
+        await clock.settle()
+        clock.jump_wall(-3600)
+    output.buffer.close()
+    await telling
+
+    times = [one["producedAt"] for one in bus.told if one["type"] == "stream-part"]
+    assert times == sorted(times)
