@@ -6,6 +6,7 @@ import asyncio
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -44,9 +45,29 @@ class AcceptedSignals:
         self._seconds = seconds
         self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
         self._cancelled: OrderedDict[_Key, None] = OrderedDict()
+        #: When something was last accepted for a thread: by the monotonic and the wall clock.
+        self._times: OrderedDict[str, tuple[float, datetime]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._taken)
+
+    def time_for(self, thread: str) -> datetime:
+        """
+        The time of a signal that is accepted now: after those that were accepted here before it
+        for the same thread, also if the wall clock was put back.
+        """
+        now, at = self._clock.monotonic(), self._clock.now()
+        _, last = self._times.get(thread, (now, at))
+        if at < last:
+            at = last + timedelta(milliseconds=1)
+        self._times[thread] = (now, at)
+        self._times.move_to_end(thread)
+        while len(self._times) > self._limit or now - self._oldest_time() > self._seconds:
+            self._times.popitem(last=False)
+        return at
+
+    def _oldest_time(self) -> float:
+        return next(iter(self._times.values()))[0]
 
     def remember(self, thread: str, signal_id: str, accepted: asyncio.Future[Accepted]) -> None:
         """Answer a repetition of this signal as the first time; refused ones may come again."""

@@ -108,16 +108,19 @@ class OutsideThreads:
         offered: bool = False,
     ) -> InboxEntry:
         """What is kept of an accepted signal; with the number that it was kept with before."""
-        inbox = self.reach.inbox
         return InboxEntry(
             signal=signal,
             agent_id=agent.id,
             turn=turn,
             run_id=run_id,
             request_context=_kept_context(options or {}),
-            number=number or (inbox.next_number() if inbox is not None else 0),
+            number=number or self.next_number(),
             offered=offered,
         )
+
+    def next_number(self) -> int:
+        """The place of a signal that is sent now; 0 where none is kept."""
+        return self.reach.inbox.next_number() if self.reach.inbox is not None else 0
 
     def accept(
         self, record: ThreadRecord, signal: Signal, answer: Accepted
@@ -184,7 +187,13 @@ class OutsideThreads:
     # -- ownership ------------------------------------------------------------------------
 
     async def own(
-        self, record: ThreadRecord, entry: InboxEntry, run_id: str, *, is_new: bool
+        self,
+        record: ThreadRecord,
+        entry: InboxEntry,
+        run_id: str,
+        *,
+        is_new: bool,
+        is_named: bool = False,
     ) -> str | None:
         """
         Own the thread for a run that answers this entry, which is in storage then.
@@ -194,6 +203,7 @@ class OutsideThreads:
             entry: What is to be answered.
             run_id: The run.
             is_new: It was sent just now; otherwise it waited here, and others may have found it.
+            is_named: It may have been sent elsewhere, too, and answered there.
 
         Returns:
             None if the thread is ours, else the run of another process that has the signal now;
@@ -224,7 +234,7 @@ class OutsideThreads:
         while owner is not None:
             taken_by = run_id_from_owner(owner) or owner
             # Nobody is offered what somebody has answered: it would be answered again.
-            is_asked = not is_new or offered is not None
+            is_asked = not is_new or is_named or offered is not None
             is_done = is_asked and await self._is_entry_answered(record, entry)
             if offered is not None and entry.offered and not is_done:
                 # Whoever had the thread a moment ago may have refused it.
@@ -285,7 +295,7 @@ class OutsideThreads:
                 begun = await self._begun(record, found)
                 for entry in found:
                     if not self._joins(entry, reserved.agent_id, begun):
-                        self._queue(record, entry)
+                        self._queue(record, entry, is_begun=entry.signal.id in begun)
                     else:
                         record.queues.adopt(entry.signal, pre_run=True)
                         record.waiting_agent = self._find_agent(entry.agent_id)
@@ -328,9 +338,12 @@ class OutsideThreads:
         else:
             joining = [one for one in found if self._joins(one, entry.agent_id, begun)]
         waiting = [one for one in found if one not in joining]
+        is_begun = entry.turn and bool(waiting) and bool(await self._begun(record, [entry]))
         for one in waiting:
-            self._queue(record, one)
-        if entry.turn and any(one.order < entry.order or one.signal.id in begun for one in waiting):
+            self._queue(record, one, is_begun=one.signal.id in begun)
+        if entry.turn and any(
+            one.signal.id in begun or (one.order < entry.order and not is_begun) for one in waiting
+        ):
             record.taken.pop(run_id, None)
             return None
         record.take(run_id, [one.signal for one in joining])
@@ -488,7 +501,7 @@ class OutsideThreads:
             if one.signal.id not in seen
         ]
 
-    def _queue(self, record: ThreadRecord, entry: InboxEntry) -> None:
+    def _queue(self, record: ThreadRecord, entry: InboxEntry, *, is_begun: bool = False) -> None:
         agent = self._find_agent(entry.agent_id)
         assert agent is not None
         context = dict(entry.request_context)
@@ -500,6 +513,7 @@ class OutsideThreads:
             run_id=entry.run_id if entry.turn else None,
             stream_options={"request_context": context} if context else {},
             number=entry.number,
+            is_begun=is_begun,
         )
 
     def rest(self, record: ThreadRecord) -> None:

@@ -98,12 +98,16 @@ class QueuedTurn:
     is_handed_off: bool = False
     #: As ``InboxEntry.number``; 0 if it was never kept.
     number: int = 0
+    #: Its id wasn't made when it was queued: it may have been sent before, and answered.
+    is_named: bool = False
+    #: A dead run had entered it: it stands in the transcript, so nothing else comes before it.
+    is_begun: bool = False
 
     @property
-    def accepted(self) -> tuple[int, int]:
-        """The order of acceptance, as that of the inbox."""
+    def accepted(self) -> tuple[bool, int, int]:
+        """The order of acceptance, as that of the inbox, behind what was begun."""
         first = self.signals[0]
-        return epoch_ms(first.accepted_at or first.created_at), self.number
+        return not self.is_begun, epoch_ms(first.accepted_at or first.created_at), self.number
 
 
 @dataclass(slots=True)
@@ -187,7 +191,7 @@ class ThreadQueues:
             self.idle.insert(self.idle.index(before), turn)
             self.changed()
 
-    def later_than(self, accepted: tuple[int, int]) -> QueuedTurn | None:
+    def later_than(self, accepted: tuple[bool, int, int]) -> QueuedTurn | None:
         """The first idle turn that was accepted after this."""
         return next((turn for turn in self.idle if turn.accepted > accepted), None)
 

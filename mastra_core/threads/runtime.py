@@ -187,10 +187,18 @@ class ThreadRuntime:
         run_id: str | None,
         stream_options: Mapping[str, Any],
         number: int = 0,
+        is_begun: bool = False,
     ) -> None:
-        """Input that was accepted elsewhere gets a run of its own when the thread is free."""
+        """
+        Input that was accepted elsewhere gets a run of its own when the thread is free; first what
+        a dead run had begun to answer.
+        """
         self._turns.adopt(
-            record, agent, signal, run_id=run_id, options=stream_options, number=number
+            *(record, agent, signal),
+            run_id=run_id,
+            options=stream_options,
+            number=number,
+            is_begun=is_begun,
         )
         self._parked.look_after(record)
 

@@ -83,28 +83,34 @@ class SignalSender:
         record = self._record_of(target)
         brings_id = isinstance(value, Signal) or bool(value.get("id"))
         try:
-            signal = self._created(value)
+            signal = self._created(value, record.key)
         finally:
             self._table.drop_if_forgettable(record)
         record = self._table.current(record)
         if not brings_id:
             return _noted(record, self._route_anywhere(record, agent, signal, target))
+        if (earlier := self._taken_before(record, agent, signal)) is not None:
+            return earlier
+        return _noted(record, self._route_once(record, agent, signal, target))
+
+    def _taken_before(
+        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal
+    ) -> SendSignalResult | None:
+        """What became of this signal when it was sent here before; None if it is to be taken."""
         earlier = self._accepted.get(record.key, signal.id)
         # What was taken may still get lost: once the thread is free, its rows decide.
-        if earlier is not None and not (
-            earlier.done() and record.is_at_rest and agent.stores_messages
-        ):
-            self._table.drop_if_forgettable(record)
-            return SendSignalResult(signal=signal, accepted=quiet(earlier))
-        return _noted(record, self._route_once(record, agent, signal, target))
+        if earlier is None or (earlier.done() and record.is_at_rest and agent.stores_messages):
+            return None
+        self._table.drop_if_forgettable(record)
+        return SendSignalResult(signal=signal, accepted=quiet(earlier))
 
     def send_created(
         self, agent: ThreadAgent, signal: Signal, target: SignalTarget
     ) -> SendSignalResult:
         """Route a signal whose id was given here just now, so nobody can have sent it before."""
         self._check_open()
-        accepted = signal.replace(accepted_at=self._clock.now())
         record = self._record_of(target)
+        accepted = signal.replace(accepted_at=self._accepted.time_for(record.key))
         return _noted(record, self._route_anywhere(record, agent, accepted, target))
 
     def queue(
@@ -118,6 +124,8 @@ class SignalSender:
         """
         Create a signal that gets a run of its own; it wakes an idle thread (signals.md 7.4).
 
+        One that brings its own id is answered once, as with ``send``.
+
         Raises:
             SignalError: Resource or thread isn't named.
             InvalidSignalError: The signal is malformed.
@@ -126,6 +134,7 @@ class SignalSender:
         self._check_open()
         if target.thread_id is None or target.resource_id is None:
             raise SignalError("resourceId and threadId are required to queue a message")
+        is_named = isinstance(value, Signal) or bool(value.get("id"))
         record = self._table.find(target.resource_id, target.thread_id)
         if record is not None:
             record = self._parked.expire(record)
@@ -133,15 +142,21 @@ class SignalSender:
         if record is None or record.is_idle:
             # As peers read the clock: on an idle thread the signal is there, then accepted.
             signal = create_signal(value, clock=self._clock, ids=self._ids)
-            signal = signal.replace(accepted_at=self._clock.now())
             record = self._table.of(target.resource_id, target.thread_id)
+            signal = signal.replace(accepted_at=self._accepted.time_for(record.key))
             signal = _with_branch(signal, target, is_active=False)
-            return _noted(record, self._wake(record, agent, signal, target, is_turn=True))
-        signal = self._created(value)
+        else:
+            signal = self._created(value, record.key)
+        if is_named and (earlier := self._taken_before(record, agent, signal)) is not None:
+            return earlier
+        if record.is_idle:
+            waking = self._wake(record, agent, signal, target, is_turn=True, is_named=is_named)
+            return _noted(record, waking)
         options = target.if_idle.stream_options
         if options is None:
             options = record.active.stream_options if record.active is not None else {}
-        return _noted(record, self._queue(record, agent, signal, options, owner_id=owner_id))
+        queued = self._queue(record, agent, signal, options, owner_id=owner_id, is_named=is_named)
+        return _noted(record, queued)
 
     def would_take(self, agent: ThreadAgent, target: SignalTarget) -> bool:
         """Would a signal find a way into this thread, as things stand?"""
@@ -151,8 +166,8 @@ class SignalSender:
         self._table.drop_if_forgettable(record)
         return route.kind not in ("blocked", "discard")
 
-    def _created(self, value: Mapping[str, Any] | Signal) -> Signal:
-        now = self._clock.now()
+    def _created(self, value: Mapping[str, Any] | Signal, key: str) -> Signal:
+        now = self._accepted.time_for(key)
         return create_signal(value, clock=self._clock, ids=self._ids, accepted_at=now)
 
     def _check_open(self) -> None:
@@ -189,7 +204,7 @@ class SignalSender:
                     return
                 # The thread may have been used and forgotten meanwhile.
                 current = self._table.current(record)
-                result = self._route_anywhere(current, agent, signal, target)
+                result = self._route_anywhere(current, agent, signal, target, is_named=True)
                 if result.persisted is not None:
                     await copy_outcome(result.persisted, persisted)
                 else:
@@ -214,19 +229,29 @@ class SignalSender:
     # -- routing --------------------------------------------------------------------------
 
     def _route_anywhere(
-        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+        self,
+        record: ThreadRecord,
+        agent: ThreadAgent,
+        signal: Signal,
+        target: SignalTarget,
+        *,
+        is_named: bool = False,
     ) -> SendSignalResult:
-        """Route by what this process knows, unless it matters what runs elsewhere (G10)."""
+        """
+        Route by what this process knows, unless it matters what runs elsewhere (G10).
+
+        ``is_named``: others may be sending it, too, since its id wasn't made here just now.
+        """
         outside = self._table.outside
         branches = target.if_active, target.if_idle
         is_plain = (target.if_active.behavior, target.if_idle.behavior) == ("deliver", "wake") and (
             not any(branch.attributes for branch in branches)
         )
         if outside is None or is_plain or not record.is_idle:
-            return self._route(record, agent, signal, target)
+            return self._route(record, agent, signal, target, is_named=is_named)
         if outside.reach.held_by(record.key) is not None:
-            return self._route(record, agent, signal, target)
-        return self._route_by_lease(outside, record, agent, signal, target)
+            return self._route(record, agent, signal, target, is_named=is_named)
+        return self._route_by_lease(outside, record, agent, signal, target, is_named=is_named)
 
     def _route_by_lease(
         self,
@@ -235,6 +260,8 @@ class SignalSender:
         agent: ThreadAgent,
         signal: Signal,
         target: SignalTarget,
+        *,
+        is_named: bool,
     ) -> SendSignalResult:
         """Idle here: whether a run elsewhere has the thread decides the branch."""
         loop = asyncio.get_running_loop()
@@ -246,9 +273,9 @@ class SignalSender:
             owner = await outside.reach.known_owner(record.key)
             current = self._table.current(record)
             if owner is None or not current.is_idle:
-                result = self._route(current, agent, signal, target)
+                result = self._route(current, agent, signal, target, is_named=is_named)
             else:
-                result = self._route_to_owner(current, agent, signal, target)
+                result = self._route_to_owner(current, agent, signal, target, is_named=is_named)
             if result.persisted is not None:
                 await copy_outcome(result.persisted, persisted)
             return await result.accepted
@@ -279,7 +306,13 @@ class SignalSender:
         self._tasks.start(run(), name=name)
 
     def _route_to_owner(
-        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+        self,
+        record: ThreadRecord,
+        agent: ThreadAgent,
+        signal: Signal,
+        target: SignalTarget,
+        *,
+        is_named: bool,
     ) -> SendSignalResult:
         """The branch for an active run, which another process has."""
         signal = _with_branch(signal, target, is_active=True)
@@ -289,10 +322,16 @@ class SignalSender:
             return self._settled(record, signal, "discard", Route(kind="discard"))
         if behavior == "persist":
             return self._persist(record, agent, signal, echo=False)
-        return self._wake(record, agent, signal, target)
+        return self._wake(record, agent, signal, target, is_named=is_named)
 
     def _route(
-        self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, target: SignalTarget
+        self,
+        record: ThreadRecord,
+        agent: ThreadAgent,
+        signal: Signal,
+        target: SignalTarget,
+        *,
+        is_named: bool,
     ) -> SendSignalResult:
         # No await from here until the queues are consistent.
         record = self._parked.expire(record)
@@ -314,7 +353,7 @@ class SignalSender:
             case "persist_active" | "persist_idle":
                 return self._persist(record, agent, signal, echo=route.kind == "persist_idle")
             case "wake":
-                return self._wake(record, agent, signal, target)
+                return self._wake(record, agent, signal, target, is_named=is_named)
 
     def _join(
         self, record: ThreadRecord, agent: ThreadAgent, signal: Signal, route: Route
@@ -341,9 +380,12 @@ class SignalSender:
         options: Mapping[str, Any],
         *,
         owner_id: str | None = None,
+        is_named: bool = False,
     ) -> SendSignalResult:
         try:
-            run_id = self._turns.queue(record, agent, signal, options, owner_id=owner_id)
+            run_id = self._turns.queue(
+                record, agent, signal, options, owner_id=owner_id, is_named=is_named
+            )
         except SignalQueueFullError as exc:
             return self._refused(signal, exc)
         self._parked.look_after(record)
@@ -357,6 +399,7 @@ class SignalSender:
         target: SignalTarget,
         *,
         is_turn: bool = False,
+        is_named: bool = False,
     ) -> SendSignalResult:
         accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._accepted.remember(record.key, signal.id, accepted)
@@ -370,7 +413,9 @@ class SignalSender:
         elif record.key in self._searching or target.if_idle.require_claimed_owner:
             self._wake_owner(record, signal, accepted)
             return SendSignalResult(signal=signal, accepted=quiet(accepted))
-        self._turns.wake(record, agent, signal, options, accepted, is_turn=is_turn)
+        self._turns.wake(
+            record, agent, signal, options, accepted, is_turn=is_turn, is_named=is_named
+        )
         return SendSignalResult(signal=signal, accepted=quiet(accepted))
 
     def _wake_owner(

@@ -86,6 +86,7 @@ class ThreadTurns:
         accepted: asyncio.Future[Accepted],
         *,
         is_turn: bool = False,
+        is_named: bool = False,
     ) -> None:
         """
         Start a run on an idle thread with this signal; ``accepted`` gets its output.
@@ -98,11 +99,15 @@ class ThreadTurns:
             accepted: Told how the signal was taken.
             is_turn: If another process has the thread, the signal gets a run of its own there
                 (signals.md G11).
+            is_named: Another process may have got the same signal, and answered it meanwhile.
         """
         run_id = self._ids.new("run")
         self.reserve(record, run_id=run_id, agent_id=agent.id)
         # What a wake starts spans the background tasks that it causes (signals.md 6.2).
         options = {"until_idle": True, **options}
+        outside = self._table.outside
+        # Now: what is sent behind it, and waits here, is kept at once.
+        number = outside.next_number() if outside is not None else 0
 
         async def wake() -> None:
             try:
@@ -110,7 +115,10 @@ class ThreadTurns:
                     record,
                     run_id,
                     self._wake_here_or_there(
-                        record, agent, signal, run_id, options, is_turn=is_turn
+                        *(record, agent, signal, run_id, options),
+                        number=number,
+                        is_turn=is_turn,
+                        is_named=is_named,
                     ),
                 )
             except SignalQueueFullError as exc:
@@ -135,13 +143,17 @@ class ThreadTurns:
         run_id: str,
         options: Mapping[str, Any],
         *,
+        number: int,
         is_turn: bool,
+        is_named: bool,
     ) -> Accepted:
         """Start the run, unless another process has the thread: then it gets the signal."""
         signals, outside = [signal], self._table.outside
         if outside is not None:
-            entry = outside.entry_of(agent, signal, run_id=run_id, turn=is_turn, options=options)
-            owner = await outside.own(record, entry, run_id, is_new=True)
+            entry = outside.entry_of(
+                *(agent, signal), run_id=run_id, turn=is_turn, options=options, number=number
+            )
+            owner = await outside.own(record, entry, run_id, is_new=True, is_named=is_named)
             if owner is not None:
                 # A turn gets the run that it was promised, wherever that runs.
                 return Accepted(action="deliver", run_id=run_id if is_turn else owner)
@@ -150,6 +162,9 @@ class ThreadTurns:
                 await outside.reach.answered(record.key, [signal.id])
                 self.give_back(record.resource_id, record.thread_id, run_id)
                 return Accepted(action="discard")
+            if is_named and await outside.is_answered(record, agent, signal):
+                self.give_back(record.resource_id, record.thread_id, run_id)
+                return Accepted(action="deliver", run_id=None)
             opening = await outside.opening(record, entry, run_id)
             if not opening:
                 if opening is None:
@@ -162,6 +177,9 @@ class ThreadTurns:
                 self.give_back(record.resource_id, record.thread_id, run_id)
                 return Accepted(action="deliver", run_id=run_id if opening is None else None)
             signals = opening
+        elif is_named and await self._is_answered(record, agent, signal):
+            self.give_back(record.resource_id, record.thread_id, run_id)
+            return Accepted(action="deliver", run_id=None)
         try:
             output = await agent.start_turn(
                 signals,
@@ -185,9 +203,18 @@ class ThreadTurns:
         options: Mapping[str, Any],
         *,
         owner_id: str | None = None,
+        is_named: bool = False,
     ) -> str:
         """
         Let a signal wait for a run of its own; returns the id of that run.
+
+        Args:
+            record: The thread.
+            agent: Whose run it is.
+            signal: What waits.
+            options: Options of the run.
+            owner_id: Who may count and cancel it.
+            is_named: It may have been sent before, and answered.
 
         Raises:
             SignalQueueFullError: Too much waits already.
@@ -203,6 +230,7 @@ class ThreadTurns:
                 order=(_QUEUED, next(self._numbers)),
                 term=self._term(record),
                 owner_id=owner_id,
+                is_named=is_named,
             )
         )
         return run_id
@@ -216,6 +244,7 @@ class ThreadTurns:
         run_id: str | None,
         options: Mapping[str, Any],
         number: int,
+        is_begun: bool = False,
     ) -> None:
         """Let a signal that was accepted elsewhere wait for a run of its own here."""
         turn = QueuedTurn(
@@ -226,6 +255,7 @@ class ThreadTurns:
             order=(_QUEUED, next(self._numbers)),
             term=self._term(record),
             number=number,
+            is_begun=is_begun,
         )
         self._place(record, turn)
 
@@ -350,8 +380,12 @@ class ThreadTurns:
                 await outside.reach.answered(record.key, [first.id])
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
+            # Another answer may have come behind it: elsewhere, or here to what it was asked with.
+            may_be_known = turn.is_named or turn.is_begun
             has_waited = turn.term is None or self._term(record) is not turn.term
-            if has_waited and await outside.is_answered(record, turn.agent, first):
+            if (has_waited or may_be_known) and await outside.is_answered(
+                record, turn.agent, first
+            ):
                 # Whoever had the thread meanwhile has found it in the inbox.
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
@@ -364,6 +398,9 @@ class ThreadTurns:
                 self.give_back(record.resource_id, record.thread_id, turn.run_id)
                 return
             signals = opening
+        elif turn.is_named and await self._is_answered(record, turn.agent, first):
+            self.give_back(record.resource_id, record.thread_id, turn.run_id)
+            return
         record.queues.hand_off(turn)
         await turn.agent.start_turn(
             signals,
@@ -371,6 +408,11 @@ class ThreadTurns:
             thread_id=record.thread_id,
             resource_id=record.resource_id,
             stream_options=turn.stream_options,
+        )
+
+    async def _is_answered(self, record: ThreadRecord, agent: ThreadAgent, signal: Signal) -> bool:
+        return signal.id in await agent.answered(
+            thread_id=record.thread_id, message_ids=[signal.id]
         )
 
     def _term(self, record: ThreadRecord) -> object | None:

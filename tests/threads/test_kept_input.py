@@ -17,13 +17,14 @@ from mastra_core.errors import PubSubConnectionError, StorageConnectionError
 from mastra_core.inmemory.lease import InMemoryLease
 from mastra_core.inmemory.pubsub import InMemoryPubSub
 from mastra_core.inmemory.storage import InMemoryStorage
-from mastra_core.messages.signals import create_signal
+from mastra_core.messages.signals import create_signal, message_from_signal
 from mastra_core.plugins import AdapterContext
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text
 from mastra_core.testing.thread_scene import waiting
 from mastra_core.threads import events
 from mastra_core.threads.inbox import InboxEntry
 from mastra_core.threads.thread_key import thread_key, thread_topic
+from mastra_core.wire.threads import Thread
 
 __all__ = ()
 
@@ -191,6 +192,90 @@ async def test_a_turn_that_starts_before_it_is_kept_was_accepted_all_the_same(
 
 async def _has_answer(scene: Scene, words: str) -> bool:
     return ("assistant", words) in await scene.rows()
+
+
+async def test_what_a_dead_run_had_begun_is_answered_before_all_others(scene: Scene) -> None:
+    """It stands in the transcript; whatever was asked before it would answer it, too."""
+    clock, ids = SystemClock(), UuidIds()
+    entries = []
+    for name, seconds in (("early", 2), ("begun", 1)):
+        signal = create_signal(
+            {"type": "user", "contents": name, "id": name},
+            clock=clock,
+            ids=ids,
+            accepted_at=clock.now() - timedelta(seconds=seconds),
+        )
+        entries.append(InboxEntry(signal=signal, agent_id="a", turn=True, run_id=f"run of {name}"))
+    _, application = scene.application([text("one")], [text("two")], [text("three")])
+    async with application as mastra:
+        now = clock.now()
+        thread = Thread(id="t", resource_id="r", title="", created_at=now, updated_at=now)
+        await scene.store.memory.create_thread(thread)
+        begun = message_from_signal(entries[1].signal, thread_id="t", resource_id="r")
+        await scene.store.memory.save_messages([begun])
+        assert mastra.threads.outside is not None
+        assert mastra.threads.outside.reach.inbox is not None
+        for entry in entries:
+            await mastra.threads.outside.reach.inbox.put(KEY, entry)
+        mastra.threads.outside.start_orphans(KEY, entries)
+        left = inbox_of(mastra)
+
+        async def is_done() -> bool:
+            return not await left()
+
+        await until(is_done)
+        rows = await scene.rows()
+
+    assert [
+        ("signal", "begun"),
+        ("assistant", "one"),
+        ("signal", "early"),
+        ("assistant", "two"),
+    ] == rows
+
+
+async def test_what_is_sent_in_one_moment_keeps_its_order(scene: Scene) -> None:
+    """Also what wakes the thread, which is kept a moment later than what waits behind it."""
+    agent, application = scene.application(waiting("go"))
+    async with application as mastra:
+        first, second = agent.queue_message("first", **T), agent.queue_message("second", **T)
+        await first.accepted
+        await second.accepted
+        await scene.gates.reached("go")
+        entries = await inbox_of(mastra)()
+        numbers = {entry.signal.id: entry.number for entry in entries}
+        assert numbers[first.signal.id] < numbers[second.signal.id]
+        scene.gates.open("go")
+
+
+@pytest.mark.parametrize("method", ["send_signal", "queue_signal"])
+async def test_a_signal_that_two_processes_get_is_answered_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """The second one asked for its row before there was any, and comes to the thread only now."""
+    signal = {"type": "user", "contents": "x", "id": "x"}
+    first, application = scene.application([text("one")])
+    second, another = scene.application([text("two")])
+    async with application as mastra, another:
+        woken = await getattr(first, method)(signal, **T).accepted
+        await woken.output.wait()
+        left = inbox_of(mastra)
+
+        async def is_done() -> bool:
+            return not await left() and await scene.lease.get_lease_owner(KEY) is None
+
+        await until(is_done)
+
+        async def too_early(**_: object) -> bool:
+            return False
+
+        monkeypatch.setattr(second.turns, "has_message", too_early)
+        late = await getattr(second, method)(signal, **T).accepted
+        await until(is_done)
+        rows = await scene.rows()
+
+    assert [1, 0] == [len(model.requests) for model in scene.models]
+    assert ("deliver", [("signal", "x"), ("assistant", "one")]) == (late.action, rows)
 
 
 async def test_a_turn_that_two_processes_find_is_run_by_one(scene: Scene) -> None:

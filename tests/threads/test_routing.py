@@ -13,6 +13,7 @@ from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra
 from mastra_core.errors import ModelNotFoundError, SignalError, SignalPersistUnavailableError
 from mastra_core.inmemory.storage import InMemoryStorage
+from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.faults import faulty_storage
 from mastra_core.testing.scripted_model import ScriptedModel, text, tool_call
 from mastra_core.testing.thread_scene import ThreadScene, waiting
@@ -697,3 +698,22 @@ async def test_a_woken_run_that_stores_nothing_gives_its_thread_back(scene: Thre
 
     assert ("wake", "wake") == (first.action, second.action)
     assert ["two"] == await scene.answers()
+
+
+async def test_acceptance_keeps_its_order_when_the_clock_was_put_back() -> None:
+    """Owners elsewhere order turns by it, and whoever finds them in the inbox."""
+    clock = FakeClock()
+    model = ScriptedModel([waiting("go")])
+    agent = Agent(id="a", model=model)
+    async with Mastra(agents=[agent], clock=clock, notifications={"enabled": False}):
+        sent = []
+        for contents in ("one", "two", "three"):
+            sent.append(agent.queue_message(contents, thread_id="t", resource_id="r"))
+            clock.jump_wall(-3600)
+        other = agent.send_message("x", thread_id="another", resource_id="r")
+        now = clock.now()
+        times = [one.signal.accepted_at for one in sent]
+        model.gates.open("go")
+
+    assert times == sorted(set(times))
+    assert now == other.signal.accepted_at
