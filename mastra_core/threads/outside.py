@@ -193,7 +193,6 @@ class OutsideThreads:
         run_id: str,
         *,
         is_new: bool,
-        is_named: bool = False,
     ) -> str | None:
         """
         Own the thread for a run that answers this entry, which is in storage then.
@@ -203,7 +202,6 @@ class OutsideThreads:
             entry: What is to be answered.
             run_id: The run.
             is_new: It was sent just now; otherwise it waited here, and others may have found it.
-            is_named: It may have been sent elsewhere, too, and answered there.
 
         Returns:
             None if the thread is ours, else the run of another process that has the signal now;
@@ -233,9 +231,9 @@ class OutsideThreads:
         offered: str | None = None
         while owner is not None:
             taken_by = run_id_from_owner(owner) or owner
-            # Nobody is offered what somebody has answered: it would be answered again.
-            is_asked = not is_new or is_named or offered is not None
-            is_done = is_asked and await self._is_entry_answered(record, entry)
+            # Nobody is offered what somebody has answered, who found it in the inbox while we asked
+            # for the thread: it would be answered again.
+            is_done = await self._is_entry_answered(record, entry)
             if offered is not None and entry.offered and not is_done:
                 # Whoever had the thread a moment ago may have refused it.
                 await self._keep(record.key, entry)

@@ -37,6 +37,9 @@ GivenUp = Callable[[str, str, str, Signal, Exception], Awaitable[None]]
 TURN_ATTEMPTS: Final = 10
 _RETRY_FIRST: Final = 1.0
 _RETRY_LONGEST: Final = 60.0
+#: Who gets the thread sooner after a signal was kept has it before anybody else can have answered
+#: that and died: that takes most of the time of a lease.
+_AT_ONCE_SECONDS: Final = 0.25
 #: What answers input of the run that ended comes before what waits for a run of its own.
 _FOLLOW_UP: Final = 0
 _QUEUED: Final = 1
@@ -153,7 +156,8 @@ class ThreadTurns:
             entry = outside.entry_of(
                 *(agent, signal), run_id=run_id, turn=is_turn, options=options, number=number
             )
-            owner = await outside.own(record, entry, run_id, is_new=True, is_named=is_named)
+            begun = self._clock.monotonic()
+            owner = await outside.own(record, entry, run_id, is_new=True)
             if owner is not None:
                 # A turn gets the run that it was promised, wherever that runs.
                 return Accepted(action="deliver", run_id=run_id if is_turn else owner)
@@ -162,7 +166,8 @@ class ThreadTurns:
                 await outside.reach.answered(record.key, [signal.id])
                 self.give_back(record.resource_id, record.thread_id, run_id)
                 return Accepted(action="discard")
-            if is_named and await outside.is_answered(record, agent, signal):
+            may_be_known = is_named or self._clock.monotonic() - begun > _AT_ONCE_SECONDS
+            if may_be_known and await outside.is_answered(record, agent, signal):
                 self.give_back(record.resource_id, record.thread_id, run_id)
                 return Accepted(action="deliver", run_id=None)
             opening = await outside.opening(record, entry, run_id)

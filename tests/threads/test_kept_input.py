@@ -24,6 +24,8 @@ from mastra_core.testing.thread_scene import waiting
 from mastra_core.threads import events
 from mastra_core.threads.inbox import InboxEntry
 from mastra_core.threads.thread_key import thread_key, thread_topic
+from mastra_core.wire.messages import Message
+from mastra_core.wire.signals import Signal
 from mastra_core.wire.threads import Thread
 
 __all__ = ()
@@ -68,11 +70,13 @@ class Scene:
         #: Those of the applications, in their order.
         self.models: list[ScriptedModel] = []
 
-    def application(self, *calls: Any) -> tuple[Agent, Mastra]:
+    def application(self, *calls: Any, pubsub: SharedBus | None = None) -> tuple[Agent, Mastra]:
         self.models.append(ScriptedModel(calls, gates=self.gates))
         agent = Agent(id="a", model=self.models[-1], memory=True)
         settings = {"lease_ttl_ms": TTL_MS}
-        return agent, Mastra(storage=self.store, lease=self.lease, agents=[agent], threads=settings)
+        return agent, Mastra(
+            storage=self.store, lease=self.lease, pubsub=pubsub, agents=[agent], threads=settings
+        )
 
     async def rows(self) -> list[tuple[str, Any]]:
         """Roles and last words of the thread."""
@@ -276,6 +280,81 @@ async def test_a_signal_that_two_processes_get_is_answered_once(
 
     assert [1, 0] == [len(model.requests) for model in scene.models]
     assert ("deliver", [("signal", "x"), ("assistant", "one")]) == (late.action, rows)
+
+
+async def _answer_elsewhere(scene: Scene, signal: Signal) -> None:
+    """As a process does that has found it in the inbox and dies before it takes it out of there."""
+    now = SystemClock().now()
+    thread = Thread(id="t", resource_id="r", title="", created_at=now, updated_at=now)
+    await scene.store.memory.create_thread(thread)
+    asked = message_from_signal(signal, thread_id="t", resource_id="r")
+    told = Message(
+        id="told",
+        role="assistant",
+        thread_id="t",
+        resource_id="r",
+        created_at=signal.created_at + timedelta(milliseconds=1),
+        content={"format": 2, "parts": [{"type": "text", "text": "told"}]},
+    )
+    await scene.store.memory.save_messages([asked, told])
+
+
+async def test_what_was_answered_while_we_asked_for_the_thread_is_not_answered_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever found it in the inbox is dead by now, and the thread free."""
+    acquire = scene.lease.acquire_lease
+
+    async def late(*args: Any, **options: Any) -> Any:
+        await scene.gates.wait("acquire")
+        return await acquire(*args, **options)
+
+    monkeypatch.setattr(scene.lease, "acquire_lease", late)
+    agent, application = scene.application([text("again")])
+    async with application as mastra:
+        sent = agent.send_message("x", **T)
+        await scene.gates.reached("acquire")
+        await _answer_elsewhere(scene, sent.signal)
+        await asyncio.sleep(TTL_MS / 1000)
+        scene.gates.open("acquire")
+        accepted = await sent.accepted
+        left = await inbox_of(mastra)()
+        rows = await scene.rows()
+
+    assert ("deliver", []) == (accepted.action, left)
+    assert [("signal", "x"), ("assistant", "told")] == rows
+
+
+async def test_what_was_answered_elsewhere_is_offered_to_nobody(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever found it in the inbox has let the thread go, and another run has it."""
+    acquire, is_held = scene.lease.acquire_lease, asyncio.Event()
+
+    async def late(key: str, owner: str, *args: Any, **options: Any) -> Any:
+        if is_held.is_set():
+            await scene.gates.wait("acquire")
+        return await acquire(key, owner, *args, **options)
+
+    monkeypatch.setattr(scene.lease, "acquire_lease", late)
+    async with SharedBus() as bus:
+        owner, one = scene.application(waiting("go"), [text("again")], pubsub=bus)
+        sender, another = scene.application([text("again")], pubsub=bus)
+        async with one as mastra, another:
+            first = await owner.stream("first", **T)
+            await scene.gates.reached("go")
+            is_held.set()
+            sent = sender.send_message("x", **T)
+            await scene.gates.reached("acquire")
+            await _answer_elsewhere(scene, sent.signal)
+            scene.gates.open("acquire")
+            accepted = await sent.accepted
+            scene.gates.open("go")
+            await first.wait()
+            left = await inbox_of(mastra)()
+
+    assert ("deliver", []) == (accepted.action, left)
+    assert [1, 0] == [len(model.requests) for model in scene.models]
 
 
 async def test_a_turn_that_two_processes_find_is_run_by_one(scene: Scene) -> None:
