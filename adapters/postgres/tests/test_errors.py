@@ -29,7 +29,7 @@ from mastra_core.wire.threads import Thread
 from mastra_postgres import PostgresStorage
 from mastra_postgres.channel import Channel, Command, Segment
 from mastra_postgres.connect import check_server
-from mastra_postgres.errors import LostError
+from mastra_postgres.errors import FaultKind, LostError, fault_of
 from mastra_postgres.pool import Pool
 from mastra_postgres.settings import PostgresConnection
 from mastra_sql.executor import Step
@@ -74,6 +74,16 @@ async def test_an_absent_server_is_named() -> None:
     assert caught.value.retryable
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(caught.value.details)
+
+
+@pytest.mark.parametrize("what", ["starting up", "shutting down", "in recovery mode"])
+def test_a_server_that_starts_or_stops_is_named(what: str) -> None:
+    """Not as a database that is to be made, as of one that isn't there."""
+    said = f'connection to server at "127.0.0.1", port 5432 failed: FATAL:  the database system is {what}'
+    fault = fault_of(psycopg.OperationalError(said), "connect", "here", writes=False)
+
+    assert FaultKind.CONNECTION == fault.kind
+    assert fault.message.startswith("here is starting or stopping: ")
 
 
 async def test_a_wrong_password_is_named(url: str, query: Query) -> None:

@@ -240,6 +240,11 @@ _BY_WORDS: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
         "and this process don't agree on encryption",
         "Check sslmode and sslrootcert in the URL.",
     ),
+    (
+        ("the database system is",),
+        "is starting or stopping",
+        "It takes sessions again in a moment; what failed can be tried again.",
+    ),
     (("database ",), "doesn't exist", "Create it with: createdb NAME"),
     (
         ("too many clients", "remaining connection slots", "too many connections"),
