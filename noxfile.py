@@ -543,7 +543,7 @@ def judge(
     Path(out).unlink(missing_ok=True)
     junit = report("junit", f"{kind}-{name}.xml")
     env = {"PYTEST_ADDOPTS": f"-p no:randomly --junit-xml={junit}", **(variables or {})}
-    if variables and subject.adapter != "memory":
+    if variables and subject.server is not None:
         env["PYTEST_ADDOPTS"] += " -p measured_tiers"
         env["PYTHONPATH"] = str(ROOT / "tools")
     if subject.server is not None:
