@@ -38,8 +38,9 @@ TURN_ATTEMPTS: Final = 10
 _RETRY_FIRST: Final = 1.0
 _RETRY_LONGEST: Final = 60.0
 #: Who gets the thread sooner after a signal was kept has it before anybody else can have answered
-#: that and died: that takes most of the time of a lease.
+#: that and died: that takes most of the time of a lease, of which this much counts at most.
 _AT_ONCE_SECONDS: Final = 0.25
+_AT_ONCE_SHARE: Final = 1 / 3
 #: What answers input of the run that ended comes before what waits for a run of its own.
 _FOLLOW_UP: Final = 0
 _QUEUED: Final = 1
@@ -166,7 +167,8 @@ class ThreadTurns:
                 await outside.reach.answered(record.key, [signal.id])
                 self.give_back(record.resource_id, record.thread_id, run_id)
                 return Accepted(action="discard")
-            may_be_known = is_named or self._clock.monotonic() - begun > _AT_ONCE_SECONDS
+            at_once = min(_AT_ONCE_SECONDS, _AT_ONCE_SHARE * outside.reach.ttl_seconds)
+            may_be_known = is_named or self._clock.monotonic() - begun > at_once
             if may_be_known and await outside.is_answered(record, agent, signal):
                 self.give_back(record.resource_id, record.thread_id, run_id)
                 return Accepted(action="deliver", run_id=None)

@@ -891,9 +891,12 @@ class SharedThreadCrashSuite(_Shared):
         self, opener: Opener, processes: Processes
     ) -> None:
         """Another has answered meanwhile: its words are not in the thread, and it knows why."""
-        async with neighbour(opener, [[text("in time")]]) as here:
+        async with neighbour(opener, [[text("in time")]]) as here, reads(here) as seen:
             async with processes.start(own_and_come_back) as owner:
                 await owner.reached("running")
+                # All that it said is here: who is stopped in the middle of a write keeps a file
+                # locked for everybody, which isn't what is looked at.
+                await until(lambda: "text-end" in _types(seen))
                 owner.pause()
                 await here.send("second")
                 await here.answered("first", "second")
