@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from mastra_conformance import case
+from mastra_mongodb import MongoSettings
+from mastra_mongodb.pool import open_pool
 
 pytestmark = pytest.mark.anyio
 
@@ -49,3 +51,18 @@ async def test_every_contract_of_bus_and_lease_holds(
     for name in ("pubsub.groups", "pubsub.history", "lease.fencing", "lease.watch"):
         assert capabilities[name]["passed"] > 0, name
     assert not any(one["failed"] + one["not_run"] for one in capabilities.values())
+
+
+@pytest.mark.parametrize(("product", "repeats"), [("mongodb-standalone", False), ("mongodb", True)])
+async def test_only_a_replica_set_is_asked_to_know_a_repeated_write(
+    server: str, *, repeats: bool
+) -> None:
+    """
+    A server alone refuses the number of such a write; the driver then raises the error of before.
+
+    It takes that for one of the server that it has just found again, and lets all connections go,
+    over and over: a process that was busy when its server restarted never came back to it.
+    """
+    async with open_pool(MongoSettings(url=server)) as pool:
+        assert pool.client.options.retry_writes is repeats
+        assert (await pool.collection("any").count_documents({})) == 0

@@ -139,12 +139,7 @@ class MongoPool:
             "connectTimeoutMS": settings.connect_timeout_ms,
             "waitQueueTimeoutMS": settings.request_timeout_ms,
         }
-        said = settings.driver_options
-        self._client = AsyncMongoClient(
-            settings.address,
-            event_listeners=[self.connections],
-            **{name: value for name, value in options.items() if name.lower() not in said},
-        )
+        self._client = self._new_client(options)
         # Within its time for a call the driver looks for a server again and again.
         patience_s = min(self._client.options.server_selection_timeout, patience_ms / 1000)
         try:
@@ -161,6 +156,20 @@ class MongoPool:
             raise OldServerError(self.version)
         self.is_replicated = "setName" in hello or hello.get("msg") == "isdbgrid"
         self.is_alone = "setName" in hello and len(hello.get("hosts", ())) == 1
+        if not self.is_replicated and "retrywrites" not in settings.driver_options:
+            await self._client.close()
+            # Such a server knows no numbers of writes. Repeating one with a number after a restart,
+            # the driver raises the error of before it, and takes the healthy server for dead again.
+            self._client = self._new_client({**options, "retryWrites": False})
+
+    def _new_client(self, options: Mapping[str, Any]) -> AsyncMongoClient[Any]:
+        """A client with these options, unless the URL says otherwise."""
+        said = self.settings.driver_options
+        return AsyncMongoClient(
+            self.settings.address,
+            event_listeners=[self.connections],
+            **{name: value for name, value in options.items() if name.lower() not in said},
+        )
 
     async def close(self) -> None:
         """Close the client; idempotent."""
