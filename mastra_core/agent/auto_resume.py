@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from mastra_core.base.jsonjs import encode
+from mastra_core.contracts.tool import Tool
 from mastra_core.errors import NotSuspendedError
 from mastra_core.loop.setup import TakenCall
 from mastra_core.messages.message_list import MessageList
@@ -34,6 +35,8 @@ class WaitingCalls:
 
     agent: Agent
     messages: MessageList
+    #: Those of the run at hand.
+    tools: Mapping[str, Tool]
     #: What the stored messages say of each, by the id of the call.
     entries: Mapping[str, Mapping[str, Any]]
     _taken: set[str] = field(default_factory=set)
@@ -90,7 +93,8 @@ class WaitingCalls:
                 data=args[_DATA],
                 tool_call_id=tool_call_id,
                 resource_id=self.messages.resource_id,
-            )
+            ),
+            self.tools,
         )
         host = self.agent.host
         heartbeat = host.runs.start(claimed.claim.keep_alive(), name=f"resume-claim:{run_id}")
@@ -140,7 +144,9 @@ def _tool_of(entry: Mapping[str, Any]) -> str:
     return str(entry.get("parentToolName") or entry.get("toolName"))
 
 
-def waiting_calls(agent: Agent, messages: MessageList) -> WaitingCalls | None:
+def waiting_calls(
+    agent: Agent, messages: MessageList, tools: Mapping[str, Tool]
+) -> WaitingCalls | None:
     """Those of the thread, as its remembered messages tell; None if there are none."""
     entries: dict[str, Mapping[str, Any]] = {}
     for message in messages.messages:
@@ -148,4 +154,6 @@ def waiting_calls(agent: Agent, messages: MessageList) -> WaitingCalls | None:
         for call_id, entry in marks.items() if isinstance(marks, Mapping) else ():
             if isinstance(entry, Mapping) and entry.get("runId"):
                 entries[str(call_id)] = entry
-    return WaitingCalls(agent=agent, messages=messages, entries=entries) if entries else None
+    if not entries:
+        return None
+    return WaitingCalls(agent=agent, messages=messages, tools=tools, entries=entries)

@@ -6,13 +6,16 @@ Which of several answers counts is decided in another room, see ``workflows.resu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from mastra_core.agent.arguments import check_given_ids, check_ids
 from mastra_core.agent.memory import close_parked_calls
 from mastra_core.agent.run import RunBuilder
-from mastra_core.agent.sub_agents import SubAgentTool, check_delegated_data
+from mastra_core.agent.sub_agents import SubAgentTool, check_told_schema
 from mastra_core.agent.until_idle import started
+from mastra_core.base.jsonjs import decode
+from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
     AmbiguousRunError,
     RunArgumentError,
@@ -23,7 +26,7 @@ from mastra_core.errors import (
 )
 from mastra_core.loop.delegating import delegated_call
 from mastra_core.streaming.output import ModelOutput
-from mastra_core.workflows.agent_snapshot import CallOutcome, ParkedRun
+from mastra_core.workflows.agent_snapshot import ParkedRun
 from mastra_core.workflows.resume import (
     ClaimedRun,
     ResumeRequest,
@@ -93,7 +96,8 @@ class ParkedRuns:
                 resource_id=scope,
                 allow_kind_mismatch=allow_mismatch,
                 rerun_unknown=rerun_unknown,
-            )
+            ),
+            builder.tools,
         )
         try:
             return await started(
@@ -149,9 +153,13 @@ class ParkedRuns:
         await claimed.claim.snapshots.forget(run_id, claim_id=claimed.claim.claim_id)
         self._agent.host.threads.release_parked(run_id)
 
-    async def claim(self, request: ResumeRequest) -> ClaimedRun:
+    async def claim(self, request: ResumeRequest, tools: Mapping[str, Tool]) -> ClaimedRun:
         """
         Become the one that answers a parked run (snapshots.md G1).
+
+        Args:
+            request: The answer.
+            tools: Those of the run that gives it.
 
         Raises:
             MastraError: See ``resume_stream``; nothing was changed.
@@ -167,8 +175,8 @@ class ParkedRuns:
             clock=self._agent.host.clock,
             ids=self._agent.host.ids,
             owner=self._agent.host.instance_id,
-            validate=self._validate,
-            is_idempotent=self.is_idempotent,
+            validate=partial(_check_data, tools),
+            is_idempotent=partial(_is_idempotent, tools),
         )
 
     async def of_thread(self, thread_id: str, resource_id: str, tool_call_id: str | None) -> str:
@@ -202,8 +210,7 @@ class ParkedRuns:
 
     def is_idempotent(self, tool_name: str) -> bool:
         """May a call of this tool simply be repeated (snapshots.md G4)?"""
-        known = self._agent.tools.get(tool_name)
-        return known is not None and known.idempotent
+        return _is_idempotent(self._agent.tools, tool_name)
 
     async def _cancel_delegates(self, parked: ParkedRun) -> None:
         """End the runs of sub-agents for which a run waits."""
@@ -215,19 +222,36 @@ class ParkedRuns:
             if inner is not None:
                 await tool.agent.cancel_run(inner.run_id)
 
-    def _validate(self, tool_name: str, outcome: CallOutcome, data: Any) -> None:
-        known = self._agent.tools.get(tool_name)
-        if known is None:
-            return
-        inner = delegated_call(outcome.suspend_payload or {})
-        if inner is not None and isinstance(known, SubAgentTool):
-            check_delegated_data(inner, data)
-            return
-        try:
-            known.parse_resume(data)
-        except ToolInputError as exc:
-            raise SchemaError(
-                exc.message,
-                id="WORKFLOW_SCHEMA_VALIDATION_FAILED",
-                details=exc.details,
-            ) from exc
+
+def _is_idempotent(tools: Mapping[str, Tool], tool_name: str) -> bool:
+    known = tools.get(tool_name)
+    return known is not None and known.idempotent
+
+
+def _check_data(tools: Mapping[str, Tool], parked: ParkedRun, tool_call_id: str, data: Any) -> None:
+    """
+    Refuse data that a suspended call's tool won't take, before anything is claimed.
+
+    Raises:
+        SchemaError: It doesn't fit the tool's schema, or the one that the call was parked with,
+            if only a hook of its step has the tool.
+    """
+    tool_name, outcome = parked.name_of(tool_call_id), parked.outcome_of(tool_call_id)
+    known = tools.get(tool_name)
+    inner = delegated_call((outcome.suspend_payload if outcome is not None else None) or {})
+    if known is None:
+        told = parked.told_schema(tool_call_id) if inner is None else None
+        if told is not None:
+            check_told_schema(told, tool_name, data)
+        return
+    if inner is not None and isinstance(known, SubAgentTool):
+        check_told_schema(decode(inner.resume_schema), inner.tool_name, data)
+        return
+    try:
+        known.parse_resume(data)
+    except ToolInputError as exc:
+        raise SchemaError(
+            exc.message,
+            id="WORKFLOW_SCHEMA_VALIDATION_FAILED",
+            details=exc.details,
+        ) from exc

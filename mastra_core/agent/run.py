@@ -82,6 +82,11 @@ class RunBuilder:
         """What was said about it."""
         return self._options
 
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """What it may call, by name."""
+        return self._tools
+
     # -- entry points ---------------------------------------------------------------------
 
     async def start(self, messages: MessageInput) -> ModelOutput:
@@ -427,7 +432,7 @@ class RunBuilder:
         options = self._options
         if not options.auto_resume_suspended_tools or options.require_tool_approval is not False:
             return None
-        return waiting_calls(self._agent, message_list)
+        return waiting_calls(self._agent, message_list, self._tools)
 
     def _title(self, message_list: MessageList) -> RunTitle | None:
         memory = self._own_memory()

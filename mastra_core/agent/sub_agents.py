@@ -8,7 +8,6 @@ whoever answers that answers it (snapshots.md 8.3).
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -40,7 +39,7 @@ from mastra_core.wire.chunks import Chunk
 if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
 
-__all__ = ("SubAgentTool", "check_delegated_data", "sub_agent_tools")
+__all__ = ("SubAgentTool", "check_told_schema", "sub_agent_tools")
 
 logger = logging.getLogger(__name__)
 
@@ -366,18 +365,18 @@ async def _wait(output: ModelOutput | _Waiting, context: ToolContext) -> None:
     )
 
 
-def check_delegated_data(inner: DelegatedCall, data: Any) -> None:
+def check_told_schema(schema: Mapping[str, Any], tool_name: str, data: Any) -> None:
     """
-    Refuse data that the inner call's tool won't take, before anything is claimed.
+    Refuse data that a call's tool won't take, before anything is claimed.
 
     Raises:
         SchemaError: It doesn't fit the schema that the call was parked with.
     """
-    problems = schema_problems(data, json.loads(inner.resume_schema))
+    problems = schema_problems(data, schema)
     if problems:
         text = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
         raise SchemaError(
-            f"Tool {inner.tool_name!r} got resume data that don't fit: {text}.",
+            f"Tool {tool_name!r} got resume data that don't fit: {text}.",
             id="WORKFLOW_SCHEMA_VALIDATION_FAILED",
-            details={"tool": inner.tool_name, "fields": problems},
+            details={"tool": tool_name, "fields": problems},
         )

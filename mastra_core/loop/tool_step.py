@@ -211,6 +211,13 @@ class ToolStep:
         answer = answers.get(call.tool_call_id)
         started = self._setup.clock.now_ms()
         self.outcomes[index] = None
+        is_decided = (
+            answer is not None and answer.outcome.needs_approval and not answer.is_for_delegate
+        )
+        if answer is not None and is_decided and not _is_approved(answer):
+            # Whoever says no needs no tool.
+            self._decline(index, answer, started)
+            return
         tool = self._setup.tools.get(call.tool_name)
         if tool is None or not self._setup.offers(call.tool_name):
             names = [name for name in self._setup.tools if self._setup.offers(name)]
@@ -226,10 +233,11 @@ class ToolStep:
             if answered is not None:
                 await self._run_taken(index, tool, answered, started)
                 return
-        if answer is not None and answer.outcome.needs_approval and not answer.is_for_delegate:
-            await self._run_decided(index, tool, answer, started)
-            return
-        await self._run_body(index, tool, answer, started)
+        if is_decided:
+            self._writer.settle_call(
+                call.tool_call_id, approval={"id": call.tool_call_id, "approved": True}
+            )
+        await self._run_body(index, tool, answer, started, is_approved=is_decided)
 
     async def _run_taken(self, index: int, tool: Tool, answered: str, started: int) -> None:
         """The model answers a call of an earlier run: carry that one out, with its arguments."""
@@ -251,20 +259,12 @@ class ToolStep:
             self.calls[index] = call
             self._settle(index, started, {"error": wire_from_error(exc)})
 
-    async def _run_decided(self, index: int, tool: Tool, answer: Answer, started: int) -> None:
-        """An approval was answered: run the tool, or tell the model why not."""
-        call = self.calls[index]
-        decision = answer.data if isinstance(answer.data, Mapping) else {}
-        if decision.get("approved") is True:
-            self._writer.settle_call(
-                call.tool_call_id, approval={"id": call.tool_call_id, "approved": True}
-            )
-            await self._run_body(index, tool, answer, started, is_approved=True)
-            return
+    def _decline(self, index: int, answer: Answer, started: int) -> None:
+        """A call was not approved: the model is told why."""
         approval = {
-            "id": call.tool_call_id,
+            "id": self.calls[index].tool_call_id,
             "approved": False,
-            "reason": decline_reason(decision),
+            "reason": decline_reason(answer.data if isinstance(answer.data, Mapping) else {}),
         }
         self._settle(index, started, {"approval": approval})
 
@@ -638,6 +638,10 @@ async def _shown_to_model(tool: Tool, result: Any) -> dict[str, Any]:
         logger.exception("to_model_output failed", extra={"tool": tool.id})
         return {}
     return {"providerMetadata": {"mastra": {"modelOutput": shown}}}
+
+
+def _is_approved(answer: Answer) -> bool:
+    return isinstance(answer.data, Mapping) and answer.data.get("approved") is True
 
 
 def _named(call: StepCall) -> dict[str, Any]:

@@ -8,11 +8,13 @@ what we write and we read what it wrote; members that we don't know stay where t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from mastra_core.errors import WireVersionError
+from mastra_core.base.jsonjs import decode
+from mastra_core.errors import WireDecodeError, WireVersionError
 from mastra_core.wire.snapshots import SCHEMA_VERSION
 
 __all__ = (
@@ -149,6 +151,24 @@ class ParkedRun:
         for call, outcome in zip(self.calls, self.outcomes, strict=True):
             if call["toolCallId"] == tool_call_id:
                 return outcome
+        return None
+
+    def name_of(self, tool_call_id: str) -> str:
+        """The tool of a call; empty if it isn't one of this step."""
+        found = [str(c["toolName"]) for c in self.calls if c["toolCallId"] == tool_call_id]
+        return found[-1] if found else ""
+
+    def told_schema(self, tool_call_id: str) -> Mapping[str, Any] | None:
+        """The schema of the answer to a suspended call, as its message says it; None if not."""
+        state = self.stream_state.get("messageList") or {}
+        for message in reversed(state.get("messages") or ()):
+            marks = ((message.get("content") or {}).get("metadata") or {}).get("suspendedTools")
+            mark = marks.get(tool_call_id) if isinstance(marks, Mapping) else None
+            told = mark.get("resumeSchema") if isinstance(mark, Mapping) else None
+            if isinstance(told, str):
+                with suppress(WireDecodeError):
+                    schema = decode(told)
+                    return schema if isinstance(schema, Mapping) else None
         return None
 
 

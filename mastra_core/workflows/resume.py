@@ -88,7 +88,7 @@ async def claim_parked_run(
     clock: Clock,
     ids: Ids,
     owner: str,
-    validate: Callable[[str, CallOutcome, Any], None],
+    validate: Callable[[ParkedRun, str, Any], None],
     is_idempotent: Callable[[str], bool],
 ) -> ClaimedRun:
     """
@@ -100,7 +100,7 @@ async def claim_parked_run(
         clock: Measures the waits.
         ids: Makes the claim's id.
         owner: Who claims, for messages to others.
-        validate: Checks data for a parked call of this tool; raises ``SchemaError``.
+        validate: Checks data for a parked call, named by its id; raises ``SchemaError``.
         is_idempotent: May a call of this tool be repeated?
 
     Raises:
@@ -306,19 +306,18 @@ async def _wait_for_others(
 def _answers(
     parked: ParkedRun,
     request: ResumeRequest,
-    validate: Callable[[str, CallOutcome, Any], None],
+    validate: Callable[[ParkedRun, str, Any], None],
     is_idempotent: Callable[[str], bool],
 ) -> dict[str, Any]:
     """Which calls get the answer; everything that speaks against it is raised here."""
     answers: dict[str, Any] = {}
-    names = {str(call["toolCallId"]): str(call["toolName"]) for call in parked.calls}
     for tool_call_id in _targets(parked, request):
         outcome = parked.outcome_of(tool_call_id)
         assert outcome is not None
         _check_kind(request, tool_call_id, needs_approval=outcome.needs_approval)
-        name = names.get(tool_call_id, "")
+        name = parked.name_of(tool_call_id)
         if not outcome.needs_approval and request.kind == "data":
-            validate(name, outcome, request.data)
+            validate(parked, tool_call_id, request.data)
         receipt = parked.receipts.get(tool_call_id) or {}
         is_unknown = "startedAt" in receipt and "finishedAt" not in receipt
         if is_unknown and not (request.rerun_unknown or is_idempotent(name)):
