@@ -408,6 +408,13 @@ class ThreadTurns:
         elif turn.is_named and await self._is_answered(record, turn.agent, first):
             self.give_back(record.resource_id, record.thread_id, turn.run_id)
             return
+        # No await from here until it is handed off.
+        if turn.is_cancelled:
+            signals.remove(first)
+        if not signals:
+            record.queues.starting = None
+            self.give_back(record.resource_id, record.thread_id, turn.run_id)
+            return
         record.queues.hand_off(turn)
         await turn.agent.start_turn(
             signals,

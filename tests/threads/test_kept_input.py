@@ -282,6 +282,48 @@ async def test_a_signal_that_two_processes_get_is_answered_once(
     assert ("deliver", [("signal", "x"), ("assistant", "one")]) == (late.action, rows)
 
 
+@pytest.mark.parametrize("others", [(), ("third",)])
+async def test_what_is_taken_back_while_its_run_is_prepared_is_not_answered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...]
+) -> None:
+    """The thread is ours already, and what waits for it is read; what came with it is answered."""
+    agent, application = scene.application(waiting("go"), [text("two")], [text("three")])
+    cancelled: list[str] = []
+    async with application as mastra:
+        outside = mastra.threads.outside
+        assert outside is not None
+        first = await agent.stream("first", **T)
+        await scene.gates.reached("go")
+        queued = agent.queue_message("second", **T)
+        await queued.accepted
+        opening, take_back = outside.opening, asyncio.Event()
+
+        async def slow(*args: Any) -> list[Signal] | None:
+            found = await opening(*args)
+            if not take_back.is_set():
+                take_back.set()
+                cancelled.extend(agent.cancel_queued_messages(**T, signal_ids=[queued.signal.id]))
+                for one in others:
+                    await agent.queue_message(one, **T).accepted
+            return found
+
+        monkeypatch.setattr(outside, "opening", slow)
+        scene.gates.open("go")
+        await first.wait()
+        await take_back.wait()
+        left = inbox_of(mastra)
+
+        async def is_done() -> bool:
+            return await _is_at_rest(mastra) and not await left()
+
+        await until(is_done)
+        rows = await scene.rows()
+
+    assert [queued.signal.id] == cancelled
+    assert [1 + len(others)] == [len(model.requests) for model in scene.models]
+    assert list(others) == [words for role, words in rows if role == "signal"]
+
+
 async def _answer_elsewhere(scene: Scene, signal: Signal) -> None:
     """As a process does that has found it in the inbox and dies before it takes it out of there."""
     now = SystemClock().now()

@@ -180,6 +180,29 @@ async def test_a_cancelled_turn_never_runs(scene: ThreadScene) -> None:
     assert "deliver" == (await sent.accepted).action
 
 
+async def test_a_turn_can_be_cancelled_until_it_is_handed_off(
+    scene: ThreadScene, mastra: Mastra, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is told that it is gone never sees an answer to it."""
+    agent = await busy(scene)
+    sent = agent.queue_message("two", **T)
+    await sent.accepted
+    cancelled: list[str] = []
+    turns = mastra.threads._turns
+    start = turns._start_queued
+
+    async def late(*args: Any) -> None:
+        cancelled.extend(agent.cancel_queued_messages(**T, signal_ids=[sent.signal.id]))
+        await start(*args)
+
+    monkeypatch.setattr(turns, "_start_queued", late)
+    scene.gates.open("g")
+    await scene.idle()
+
+    assert [sent.signal.id] == cancelled
+    assert 1 == len(scene.models["a"].requests)
+
+
 @case("signals", 59)
 async def test_a_signal_that_is_cancelled_before_the_drain_is_never_seen(
     scene: ThreadScene,
