@@ -32,6 +32,7 @@ __all__ = (
     "OpenStore",
     "clock",
     "elapse",
+    "emptied",
     "ids",
     "leak_check",
     "lease",
@@ -95,13 +96,30 @@ def soak_seconds(request: pytest.FixtureRequest) -> float:
     return options_of(request.config).soak_seconds
 
 
+@pytest.fixture(scope="session")
+def emptied() -> set[str]:
+    """Names of the shared places that the last test in them has emptied."""
+    return set()
+
+
 @pytest.fixture
 def opener(
-    request: pytest.FixtureRequest, subject: Subject, clock: ShiftedClock, ids: Ids
+    request: pytest.FixtureRequest,
+    subject: Subject,
+    clock: ShiftedClock,
+    ids: Ids,
+    emptied: set[str],
 ) -> Iterator[Opener]:
     """The adapter and this test's own place in it."""
-    seed = options_of(request.config).seed
-    found = Opener.for_test(subject, nodeid=request.node.nodeid, seed=seed, clock=clock, ids=ids)
+    found = Opener.for_test(
+        subject,
+        nodeid=request.node.nodeid,
+        seed=options_of(request.config).seed,
+        clock=clock,
+        ids=ids,
+        emptied=emptied,
+    )
+    emptied.discard(found.place.shared_name)
     yield found
     found.place.remove_files()
 
@@ -125,7 +143,9 @@ def open_lease(opener: Opener) -> OpenLease:
 
 
 @pytest.fixture
-async def store(request: pytest.FixtureRequest, opener: Opener) -> AsyncIterator[Storage]:
+async def store(
+    request: pytest.FixtureRequest, opener: Opener, emptied: set[str]
+) -> AsyncIterator[Storage]:
     """An opened, initialised, empty store."""
     async with in_time(opener.clean_storage()) as opened:
         add_facts(
@@ -134,6 +154,7 @@ async def store(request: pytest.FixtureRequest, opener: Opener) -> AsyncIterator
             narrowed=sorted(opener.subject.capabilities - opened.capabilities),
         )
         yield opened
+    emptied.add(opener.place.shared_name)
     check_closed(opened)
 
 

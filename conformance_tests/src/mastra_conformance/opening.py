@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Container, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from mastra_core.base.ids import Ids, UuidIds
 from mastra_core.contracts.lease import LeaseProvider
 from mastra_core.contracts.pubsub import PubSub
 from mastra_core.contracts.storage import Storage
+from mastra_core.errors import MastraError
 from mastra_core.plugins import (
     AdapterContext,
     PluginManager,
@@ -52,6 +53,11 @@ class Place:
         """Whether nothing can be there yet."""
         return not self.table_namespace
 
+    @property
+    def shared_name(self) -> str:
+        """The same for all tests that find each other's rows here."""
+        return f"{self.url}#{self.table_namespace}"
+
     def remove_files(self) -> None:
         """Delete what the test left in the file system."""
         if self.path is None:
@@ -76,18 +82,28 @@ class Opener:
     ids: Ids = field(default_factory=UuidIds)
     #: Holds what lives in this process only, so that all handles see the same.
     resources: SharedResources = field(default_factory=SharedResources)
+    #: Whether an earlier test has left the shared place empty.
+    is_empty: bool = False
 
     @classmethod
     def for_test(
-        cls, subject: Subject, *, nodeid: str, seed: int, clock: Clock, ids: Ids
+        cls,
+        subject: Subject,
+        *,
+        nodeid: str,
+        seed: int,
+        clock: Clock,
+        ids: Ids,
+        emptied: Container[str] = (),
     ) -> Opener:
-        """The place of one test."""
+        """The place of one test; ``emptied`` names the shared ones in which nothing is left."""
         place = place_for(
             subject,
             namespace=namespace_of(nodeid, f"{seed}/{os.getpid()}"),
             table_namespace=namespace_of("tables", f"{seed}/{os.getpid()}"),
         )
-        return cls(subject=subject, place=place, clock=clock, ids=ids)
+        is_empty = place.shared_name in emptied
+        return cls(subject=subject, place=place, clock=clock, ids=ids, is_empty=is_empty)
 
     @property
     def has_own_clock(self) -> bool:
@@ -105,12 +121,16 @@ class Opener:
     @asynccontextmanager
     async def clean_storage(self) -> AsyncIterator[Storage]:
         """Open the store; it is empty at the start, and in shared places at the end, too."""
+        is_cleared = self.place.is_fresh
         async with self.storage() as store:
-            if not self.place.is_fresh:
+            if not (self.place.is_fresh or self.is_empty):
                 await store.dangerously_clear_all()
             yield store
-        if not self.place.is_fresh:
-            # Through a handle of its own: the test may have closed or broken the other one.
+            if not is_cleared:
+                with suppress(MastraError):  # the test may have closed or broken this handle
+                    await store.dangerously_clear_all()
+                    is_cleared = True
+        if not is_cleared:
             async with self.storage() as store:
                 await store.dangerously_clear_all()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from mastra_conformance.imports import child_environment
 from mastra_conformance.opening import Opener, place_for
 from mastra_conformance.processes import Processes, WorkerDiedError, WorkerFailedError
 from mastra_conformance.subject import find_subject
@@ -82,3 +84,42 @@ async def test_no_worker_outlives_its_block(processes: Processes) -> None:
         worker.pause()
     with pytest.raises(ProcessLookupError):
         os.kill(worker.pid, 0)
+
+
+async def _where(processes: Processes) -> dict[str, object]:
+    async with processes.start(f"{WORKERS}:where") as worker:
+        found: dict[str, object] = await worker.result()
+    return found
+
+
+async def test_workers_are_forked_from_one_process(processes: Processes) -> None:
+    """What they need is imported once; each has a process of its own all the same."""
+    one, other = await _where(processes), await _where(processes)
+    assert one["parent"] == other["parent"] != os.getpid()
+    assert one["pid"] != other["pid"]
+
+
+async def test_workers_see_the_environment_of_now(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the one of the first of them."""
+    assert (await _where(processes))["mark"] is None
+    monkeypatch.setenv("TEST_MARK", "of now")
+    assert (await _where(processes))["mark"] == "of now"
+
+
+async def test_a_dead_forker_is_replaced(processes: Processes) -> None:
+    """Somebody may end all interpreters that look idle."""
+    before = await _where(processes)
+    os.kill(int(str(before["parent"])), signal.SIGKILL)
+    await asyncio.sleep(0.1)
+    assert (await _where(processes))["parent"] != before["parent"]
+
+
+async def test_a_worker_can_have_an_environment_of_its_own(processes: Processes) -> None:
+    """Then an interpreter starts anew, as one of another version of a library must."""
+    environment = {**child_environment(), "TEST_MARK": "its own"}
+    async with processes.start(f"{WORKERS}:where", environment) as worker:
+        found = await worker.result()
+    assert found["mark"] == "its own"
+    assert found["parent"] == os.getpid()

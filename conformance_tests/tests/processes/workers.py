@@ -37,3 +37,8 @@ async def wait(context: WorkerContext) -> None:
     """Stay for ever."""
     await context.reach("waiting")
     await asyncio.Event().wait()
+
+
+async def where(context: WorkerContext) -> dict[str, object]:
+    """Who started it, and in which environment."""
+    return {"parent": os.getppid(), "pid": os.getpid(), "mark": os.environ.get("TEST_MARK")}

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _EXISTS: Final = 48
 _NO_COLLECTION: Final = 26
+#: Collections whose indexes are looked at at once: to open more connections for it takes longer.
+_LOOKS_AT_ONCE: Final = 2
 _DUPLICATES: Final = 11000
 #: An index of these keys is there under another name or with other options.
 _CONFLICTS: Final = frozenset({85, 86})
@@ -127,9 +129,10 @@ async def look(pool: MongoPool, component: Component, names: Names) -> Migration
         StorageSchemaError: The database belongs to a newer version.
     """
     versions = pool.collection(names(SCHEMA_VERSIONS))
+    at_once = asyncio.Semaphore(_LOOKS_AT_ONCE)
     stored, *known = await asyncio.gather(
         versions.find_one({"_id": component.name}),
-        *(_indexes_of(pool, name) for name in component.collections),
+        *(_indexes_of(pool, name, at_once) for name in component.collections),
     )
     found = stored.get("version", 0) if stored else 0
     if found > component.version:
@@ -154,14 +157,17 @@ async def look(pool: MongoPool, component: Component, names: Names) -> Migration
     )
 
 
-async def _indexes_of(pool: MongoPool, name: str) -> Sequence[Mapping[str, Any]] | None:
+async def _indexes_of(
+    pool: MongoPool, name: str, at_once: asyncio.Semaphore
+) -> Sequence[Mapping[str, Any]] | None:
     """The indexes of a collection; None if it isn't there."""
-    try:
-        return [index async for index in await pool.collection(name).list_indexes()] or None
-    except OperationFailure as exc:
-        if exc.code == _NO_COLLECTION:
-            return None
-        raise
+    async with at_once:
+        try:
+            return [index async for index in await pool.collection(name).list_indexes()] or None
+        except OperationFailure as exc:
+            if exc.code == _NO_COLLECTION:
+                return None
+            raise
 
 
 def _missing(

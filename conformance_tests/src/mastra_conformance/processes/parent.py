@@ -6,21 +6,17 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from mastra_conformance.imports import child_environment
 from mastra_conformance.opening import Opener
+from mastra_conformance.processes.starting import SecondProcess, executed, forked
 
 __all__ = ("DEADLINE", "Processes", "Worker", "WorkerDiedError", "WorkerFailedError")
 
 DEADLINE = 60.0
 """Seconds that a test waits for a point or a result of another process."""
-
-_LINE_LIMIT = 2**24
 
 
 class WorkerFailedError(AssertionError):
@@ -38,7 +34,7 @@ class WorkerDiedError(AssertionError):
 class Worker:
     """One running second process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SecondProcess) -> None:
         self._process = process
 
     @property
@@ -137,7 +133,8 @@ class Processes:
 
         Args:
             function: The worker, itself or as ``module:function``; see ``WorkerContext``.
-            environment: Of the process; None for one that imports what this one does.
+            environment: Of a new interpreter; None for a process that is forked from one which has
+                imported what this one has, and is there at once.
             arguments: JSON values that the worker finds in its context.
         """
         name = (
@@ -145,36 +142,9 @@ class Processes:
             if isinstance(function, str)
             else f"{function.__module__}:{function.__qualname__}"
         )
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "mastra_conformance.processes.child",
-            stdin=PIPE,
-            stdout=PIPE,
-            env=child_environment() if environment is None else environment,
-            limit=_LINE_LIMIT,
-        )
-        try:
-            order = {
-                "opener": self._opener.to_json(),
-                "function": name,
-                "arguments": arguments,
-            }
+        order = {"opener": self._opener.to_json(), "function": name, "arguments": arguments}
+        async with forked() if environment is None else executed(environment) as process:
             assert process.stdin is not None
             process.stdin.write(json.dumps(order).encode() + b"\n")
             await process.stdin.drain()
             yield Worker(process)
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGCONT)
-                    process.kill()
-            await asyncio.shield(process.wait())
-            _close_pipes(process)
-
-
-def _close_pipes(process: Process) -> None:
-    """Let go of the pipes, so that nothing is left for the garbage collector to complain."""
-    if process.stdin is not None:
-        process.stdin.close()
-    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 – asyncio has no public way
