@@ -171,6 +171,23 @@ class HeldLease:
                 self._lose("it could not be handed on")
             return grant
 
+    async def confirm(self) -> bool:
+        """
+        Ask the provider whether it is still ours, for another time; if not, it is lost.
+
+        Raises:
+            LeaseUnavailableError: The provider failed; it stays ours until the deadline.
+        """
+        started = self._clock.monotonic()
+        is_ours = not self.is_lost and await self._renew()
+        if self._lost.is_set():
+            return False
+        if is_ours:
+            self._extend_deadline(started)
+        else:
+            self._lose("somebody else has it")
+        return is_ours
+
     async def release(self) -> None:
         """Stop renewing and let the key go; harmless if it is lost or was never held."""
         keeping, self._keeping = self._keeping, None

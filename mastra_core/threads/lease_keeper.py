@@ -123,9 +123,19 @@ class LeaseKeeper:
                 term.runs.append(run_id)
                 return None
             await self._drop(term)
-            if held is not None and held.is_lost:
-                self._tell_lost(key, held)
-            begun, is_first = await self._begin(key, run_id, self._holder if is_known else run_id)
+            lost = held if held is not None and held.is_lost else None
+            if lost is not None and lost.owner != run_id:
+                self._tell_lost(key, lost)
+                lost = None
+            begun: HeldLease | str = ""
+            try:
+                begun, is_first = await self._begin(
+                    key, run_id, self._holder if is_known else run_id
+                )
+            finally:
+                # A run that has its thread again has lost nothing.
+                if lost is not None and isinstance(begun, str):
+                    self._tell_lost(key, lost)
             if isinstance(begun, str):
                 return begun
             term.held, term.fence = begun, begun.fence
@@ -187,9 +197,10 @@ class LeaseKeeper:
                 del self._terms[key]
 
     async def _handed_on(self, held: HeldLease, run_id: str) -> bool:
-        if held.owner == run_id:
-            return True
         try:
+            if held.owner == run_id:
+                # It may have waited here while another process answered it, which has it by now.
+                return await held.confirm()
             return bool(await held.transfer(run_id))
         except LeaseUnavailableError:
             logger.warning("lease not handed on", exc_info=True, extra={"key": held.key})

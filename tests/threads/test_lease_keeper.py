@@ -314,3 +314,37 @@ async def test_how_often_it_is_renewed_can_be_said(clock: FakeClock) -> None:
             await kept.aclose()
 
     assert (2, 10) == (renewed.count("a"), renewed.count("b"))
+
+
+async def test_a_run_that_another_process_had_meanwhile_gets_a_new_lease(
+    keeper: LeaseKeeper, provider: Flaky, clock: FakeClock, lost: Lost
+) -> None:
+    """Both know the run by one name; whoever takes it again has lost nothing."""
+    other = LeaseKeeper(
+        provider, holder="them", clock=clock, on_lost=lambda *facts: lost.append(facts)
+    )
+    assert await keeper.take(KEY, "run 1") is None
+    assert await other.take(KEY, "run 1") is None
+    theirs = other.fence(KEY)
+
+    assert await keeper.take(KEY, "run 1") is None
+    ours = keeper.fence(KEY)
+    await other.aclose()
+
+    assert ours is not None
+    assert theirs is not None
+    assert ours[1] > theirs[1]
+    assert await provider.get_lease_owner(KEY) == "run 1"
+    assert [] == lost
+
+
+async def test_a_run_whose_thread_another_run_has_meanwhile_has_lost_it(
+    keeper: LeaseKeeper, provider: Flaky, lost: Lost
+) -> None:
+    assert await keeper.take(KEY, "run 1") is None
+    await provider.release_lease(KEY, "run 1", holder="us")
+    await provider.acquire_lease(KEY, "run 2", 15_000, holder="them")
+
+    assert "run 2" == await keeper.take(KEY, "run 1")
+    assert [(KEY, "run 1")] == [facts[:2] for facts in lost]
+    assert keeper.held(KEY) is None

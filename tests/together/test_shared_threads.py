@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from mastra_conformance import case
-from mastra_core import Agent, Mastra
+from mastra_core import Agent, FunctionTool, Mastra, ToolContext
+from mastra_core.contracts.model import ModelRequest
 from mastra_core.errors import ModelNotFoundError
-from mastra_core.testing.scripted_model import Gates, ScriptedModel, text
+from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.testing.thread_scene import waiting
 from mastra_core.threads.thread_key import thread_key, thread_topic
 
@@ -354,3 +355,38 @@ async def test_a_wake_that_is_taken_back_starts_nothing(
 
     await wait_for(is_over)
     assert ("discard", []) == (accepted.action, site.model.requests)
+
+
+async def test_two_applications_answer_a_run_in_turn(open_site: OpenSite) -> None:
+    """Each approval goes to the other one, at once after the last: nobody writes as of before."""
+    paid: list[int] = []
+
+    async def pay(args: Any, context: ToolContext) -> str:
+        paid.append(args["number"])
+        return "paid"
+
+    def more(request: ModelRequest) -> list[Any]:
+        number = sum(turn["role"] == "tool" for turn in request.prompt)
+        done = number == 4
+        return [text("end") if done else tool_call("pay", {"number": number}, id=f"c{number}")]
+
+    tool = FunctionTool(id="pay", execute=pay, require_approval=True)
+    first, second = [await open_site(*[more] * 5, tools=[tool]) for _ in range(2)]
+    output = await first.agent.stream("go", **T)
+    await output.wait()
+    run_id, statuses = output.run_id, []
+    for number, site in enumerate((second, first, second, first)):
+        output = await site.agent.approve_tool_call(run_id, tool_call_id=f"c{number}")
+        await output.wait()
+        statuses.append(output.status)
+
+    rows = (await first.mastra.storage.memory.list_messages("t")).messages
+    states = [
+        part["toolInvocation"]["state"]
+        for row in rows
+        for part in row.content["parts"]
+        if part["type"] == "tool-invocation"
+    ]
+    assert ["suspended"] * 3 + ["success"] == statuses
+    assert [0, 1, 2, 3] == paid
+    assert ["result"] * 4 == states
