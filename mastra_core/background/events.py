@@ -16,8 +16,10 @@ __all__ = (
     "WORKER_GROUP",
     "chunk_from_event",
     "command",
+    "is_slim",
     "lifecycle_event",
     "running_chunk",
+    "slim",
     "worker_topic",
 )
 
@@ -29,6 +31,10 @@ RESULT_TOPIC: Final = "background-tasks-result"
 END_CHUNKS: Final = frozenset(
     f"background-task-{end}" for end in ("completed", "failed", "cancelled", "suspended")
 )
+
+#: Member of an event that was too large to carry its task's values; the record has them.
+_IN_RECORD: Final = "inRecord"
+_VALUES: Final = frozenset({"args", "result", "error", "suspendPayload"})
 
 _IDS: Final = ("taskId", "toolName", "toolCallId", "runId", "agentId")
 _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -69,6 +75,18 @@ def lifecycle_event(kind: str, task: BackgroundTask, *, chunk: Chunk | None = No
     if chunk is not None:
         data["chunk"] = chunk
     return Event(type=kind, run_id=task.id, data=data)
+
+
+def slim(event: Event) -> Event:
+    """The event without what the record of its task holds as well."""
+    assert isinstance(event.data, Mapping)
+    data = {name: value for name, value in event.data.items() if name not in _VALUES}
+    return Event(type=event.type, run_id=event.run_id, data={**data, _IN_RECORD: True})
+
+
+def is_slim(event: Event) -> bool:
+    """Have its values to be read from the record?"""
+    return isinstance(event.data, Mapping) and event.data.get(_IN_RECORD) is True
 
 
 def chunk_from_event(event: Event) -> Chunk | None:

@@ -20,8 +20,10 @@ from mastra_core.background.events import (
     RESULT_TOPIC,
     WORKER_GROUP,
     command,
+    is_slim,
     lifecycle_event,
     running_chunk,
+    slim,
     worker_topic,
 )
 from mastra_core.background.execute import (
@@ -49,6 +51,7 @@ from mastra_core.contracts.storage import BackgroundTasksStorage
 from mastra_core.contracts.storage.background_tasks import TaskFilter
 from mastra_core.errors import (
     ClosedError,
+    EventTooLargeError,
     MastraError,
     PubSubError,
     StorageError,
@@ -346,6 +349,8 @@ class BackgroundTaskManager:
                 self._places.give_back(job.task.agent_id)
             try:
                 await shielded(self._let_go(job), LAST_WRITES)
+            except TimeoutError:  # it expires by itself
+                logger.warning("lease of a task not released", extra={"task_id": job.task.id})
             finally:
                 if self._jobs.get(job.task.id) is job:
                     del self._jobs[job.task.id]
@@ -451,24 +456,56 @@ class BackgroundTaskManager:
         """Publish what became of a task."""
         await self._publish(RESULT_TOPIC, lifecycle_event(kind, task, chunk=chunk))
 
-    async def _publish(self, topic: str, event: Event) -> None:
+    async def _publish(self, topic: str, event: Event, *, is_needed: bool = False) -> None:
+        """
+        Publish an event; one that nobody can make good for is needed.
+
+        Raises:
+            PubSubError: A needed one could not be published.
+        """
         dedupe_id = self._ids.new("event")
         for attempt in range(_PUBLISHES):
             try:
                 await self._bus.publish(topic, event, dedupe_id=dedupe_id)
                 return
+            except EventTooLargeError as exc:
+                if not is_slim(event):
+                    await self._publish(topic, slim(event), is_needed=is_needed)
+                    return
+                if is_needed:
+                    raise
+                self._unheard(event, exc)
+                return
             except PubSubError as exc:
                 # Records tell the same; whoever waits looks at them from time to time (R128).
                 if not exc.retryable or attempt + 1 == _PUBLISHES:
-                    logger.warning(
-                        "event of a task not published",
-                        exc_info=exc,
-                        extra={"task_id": event.run_id, "type": event.type},
-                    )
+                    if is_needed:
+                        raise
+                    self._unheard(event, exc)
                     return
+
+    def _unheard(self, event: Event, error: PubSubError) -> None:
+        logger.warning(
+            "event of a task not published",
+            exc_info=error,
+            extra={"task_id": event.run_id, "type": event.type},
+        )
+
+    async def _whole(self, event: Event) -> Event:
+        """The event, with what it was too large to carry."""
+        if not is_slim(event):
+            return event
+        try:
+            task = await self.store.get_task(event.run_id)
+        except StorageError:
+            logger.warning("record of a task not read", exc_info=True)
+            return event
+        chunk = event.data.get("chunk")
+        return event if task is None else lifecycle_event(event.type, task, chunk=chunk)
 
     async def _heard(self, event: Event) -> None:
         """Something became of a task, perhaps of ours, in whichever process."""
+        event = await self._whole(event)
         for stream in list(self._streams):
             stream.offer(event)
         job = self._jobs.get(event.run_id)
@@ -634,6 +671,7 @@ class BackgroundTaskManager:
             TaskNotFoundError: There is none.
             TaskError: It isn't suspended (any more).
             TaskLimitError: All places are taken; try again later.
+            PubSubError: Another process has to run it, and can't be told the data.
         """
         task = await self.store.get_task(task_id)
         if task is None:
@@ -643,7 +681,7 @@ class BackgroundTaskManager:
         executor = self.executor_for(task) if self.executes else None
         if executor is None:
             event = command("task.resume", task, resumeData=resume_data)
-            await self._publish(DISPATCH_TOPIC, event)
+            await self._publish(DISPATCH_TOPIC, event, is_needed=True)
             return task
         if not self._places.take(task.agent_id):
             raise TaskLimitError(limit=self._places.limit_for(task.agent_id))

@@ -17,7 +17,7 @@ from mastra_core.base.clock import SystemClock
 from mastra_core.base.ids import UuidIds
 from mastra_core.config import Settings
 from mastra_core.contracts.background import TaskPlan
-from mastra_core.errors import StorageConnectionError, TaskError
+from mastra_core.errors import EventTooLargeError, StorageConnectionError, TaskError
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.wire.events import Event
 from mastra_core.wire.tasks import BackgroundTask
@@ -153,6 +153,62 @@ async def test_cancelling_elsewhere_stops_the_body_here(open_app: OpenApp) -> No
 
     assert not manager_of(first).is_ours(task.id) or await _gone(first, task.id)
     assert (await manager_of(first).get_task(task.id)).status == "cancelled"  # type: ignore[union-attr] # it exists
+
+
+async def test_a_result_that_is_too_large_for_the_bus_is_read_from_the_record(
+    open_app: OpenApp, shared: Any
+) -> None:
+    """Whoever observes hears of the end at once, and sees the whole result (R55, R128)."""
+    large = "x" * (shared.pubsub.capabilities.max_event_bytes + 1)
+
+    async def body(args: Any, context: ToolContext) -> str:
+        return large
+
+    tool = FunctionTool(id="research", execute=body, background=True)
+    agent = Agent(id="helper", model=ScriptedModel([CALL, [text("started")]]), tools=[tool])
+    await open_app(agent)
+    other = await open_app()
+    seen = manager_of(other).stream(include_existing=False)
+
+    await (await agent.stream("go", **THREAD)).wait()
+    async with asyncio.timeout(30):
+        last = [await anext(seen) for _ in range(2)][-1]
+
+    assert "background-task-completed" == last["type"]
+    assert large == last["payload"]["result"]
+
+
+async def test_arguments_that_are_too_large_for_the_bus_reach_the_worker(
+    open_app: OpenApp, shared: Any
+) -> None:
+    """It takes them from the record, as it always does."""
+    desk = Desk()
+    desk.gates.open("end")
+    producer = await open_app(background_tasks={"mode": "producer"})
+    await open_app(desk.agent, background_tasks={"mode": "worker"})
+
+    task = await manager_of(producer).hand_over(
+        TaskPlan(disposition="deferred", timeout_ms=60_000, max_retries=0),
+        tool_name="research",
+        tool_call_id="call_1",
+        args={"topic": "x" * shared.pubsub.capabilities.max_event_bytes},
+        agent_id="helper",
+        run_id="run-1",
+    )
+    assert task is not None
+
+    assert "completed" == (await ends(producer, task.id)).status
+
+
+async def test_data_that_no_worker_can_be_told_are_refused(open_app: OpenApp, shared: Any) -> None:
+    """They stand nowhere else: whoever gave them must know."""
+    await shared.storage.background_tasks.create_task(record(status="suspended"))
+    producer = await open_app(background_tasks={"mode": "producer"})
+
+    with pytest.raises(EventTooLargeError):
+        await manager_of(producer).resume(
+            "task-1", "x" * shared.pubsub.capabilities.max_event_bytes
+        )
 
 
 async def _gone(app: Mastra, task_id: str) -> bool:
