@@ -162,7 +162,7 @@ QUICK_BYTES = 6 * 1024**3
 NOT_HERE = 3
 
 NOX = [sys.executable, "-m", "nox", "--non-interactive"]
-CI_FIRST = ["types", "rooms", "lint"]
+CI_FIRST = ["types(mypy)", "environments", "rooms", "lint"]
 #: What runs side by side, the longest first; the rest of the matrix is for ``nox -s conformance``.
 CI_LANES = 3
 #: So many sessions may fail beside others and are repeated alone; the table of durations says so.
@@ -171,11 +171,12 @@ CI_THEN = [
     "conformance(adapter='postgres', server='16')",
     "tests(core)",
     "conformance(adapter='mongodb', server='6.0')",
-    "tests(conformance)",
-    "conformance(adapter='redis', server='7.0')",
-    "lowest",
     "tests(libsql)",
+    "tests(conformance)",
     "conformance(libsql:file)",
+    "lowest",
+    "conformance(adapter='redis', server='7.0')",
+    *("types(pyright)", "types(interfaces)"),
     "conformance(memory)",
     *(f"tests({part})" for part in TESTS if part not in {"core", "libsql", "conformance"}),
     *("readme", "examples", "docs", "build", "api_diff"),
@@ -387,15 +388,20 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
-def types(session: nox.Session) -> None:
+@nox.parametrize("by", [nox.param(by, id=by) for by in ("mypy", "pyright", "interfaces")])
+def types(session: nox.Session, by: str) -> None:
     """Check types with mypy (strict) and pyright, and that public interfaces are typed."""
     place = sources_installed(session)
-    place.run("mypy", *(part for package in IMPORTS for part in ("-p", package)))
-    place.run("pyright", "--pythonpath", str(place.bin / "python"))
-    place.run("python", "tools/check_typed.py", str(TYPED_GOAL), *IMPORTS)
-    if samples := sorted(map(str, Path("tests/typing").glob("*.py"))):
-        place.run("mypy", *samples)
-        place.run("pyright", *samples)
+    samples = sorted(map(str, Path("tests/typing").glob("*.py")))
+    match by:
+        case "mypy":
+            place.run("mypy", *(part for package in IMPORTS for part in ("-p", package)))
+            place.run("mypy", *samples)
+        case "pyright":
+            place.run("pyright", "--pythonpath", str(place.bin / "python"))
+            place.run("pyright", *samples)
+        case _:
+            place.run("python", "tools/check_typed.py", str(TYPED_GOAL), *IMPORTS)
 
 
 @nox.session
@@ -610,20 +616,25 @@ def readme(session: nox.Session) -> None:
 
 @nox.session
 def ci(session: nox.Session) -> None:
-    """Run everything; stop early if lint, types or rooms fail; end with the sum of all tests."""
+    """Run everything; stop early if lint, mypy or rooms fail; end with the sum of all tests."""
     shutil.rmtree(REPORTS, ignore_errors=True)
     # Environments are filled before: sessions that run side by side share them.
     for group in ("lint", "lock", "api"):
         Environment(session, "lint").install_groups(group)
     sources_installed(session)
     side_by_side(session, *CI_FIRST)
-    everything_installed(session)
-    Environment(session, "core-wheel").install_wheels("mastra-core", "mastra-conformance")
     try:
         side_by_side(session, f"--again={CI_AGAIN}", *CI_THEN)
         session.run(*NOX, "-s", *CI_LAST)
     finally:
         session.run(sys.executable, "tools/sum_reports.py", "reports/junit")
+
+
+@nox.session
+def environments(session: nox.Session) -> None:
+    """Fill the environments with wheels that most sessions use."""
+    everything_installed(session)
+    Environment(session, "core-wheel").install_wheels("mastra-core", "mastra-conformance")
 
 
 def side_by_side(session: nox.Session, *arguments: str) -> None:

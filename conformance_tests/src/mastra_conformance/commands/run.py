@@ -128,6 +128,7 @@ def _pytest(arguments: argparse.Namespace, report: Path) -> Exit:
             *(sys.executable, "-m", "pytest", "--pyargs", PACKAGE),
             *("-c", str(package / "data" / "pytest.ini"), f"--rootdir={package}"),
             f"--confcutdir={package}",
+            *("-p", "no:hypothesispytest"),  # no suite uses it, and it imports itself at the end
             *(f"--mastra-adapter={url}" for url in arguments.urls),
             *(f"--mastra-only={name}" for name in arguments.only),
             f"--mastra-tier={arguments.tier}",
