@@ -617,7 +617,8 @@ class OutsideThreads:
                 self._ended[active.run_id] = active.agent.id
                 if len(self._ended) > _REMEMBERED_RUNS:
                     del self._ended[next(iter(self._ended))]
-                if active.agent.stores_messages:
+                if active.agent.stores_messages and not active.is_lost:
+                    # Whoever has the thread may say more under this id, and trims it all.
                     self.reach.trim_later(record.key, active.run_id)
         except MastraError:
             logger.warning("the end of a run was not told", exc_info=True)

@@ -36,6 +36,8 @@ T: dict[str, Any] = {"thread_id": "t", "resource_id": "r"}
 KEY = thread_key("r", "t")
 #: Short, so that what is left behind is found within a test.
 TTL_MS = 300
+#: Long enough for a dead run's input to be found, and not much longer.
+KEPT_MS = 1_500
 
 
 class SharedLease(InMemoryLease):
@@ -70,10 +72,12 @@ class Scene:
         #: Those of the applications, in their order.
         self.models: list[ScriptedModel] = []
 
-    def application(self, *calls: Any, pubsub: SharedBus | None = None) -> tuple[Agent, Mastra]:
+    def application(
+        self, *calls: Any, pubsub: SharedBus | None = None, **threads: Any
+    ) -> tuple[Agent, Mastra]:
         self.models.append(ScriptedModel(calls, gates=self.gates))
         agent = Agent(id="a", model=self.models[-1], memory=True)
-        settings = {"lease_ttl_ms": TTL_MS}
+        settings = {"lease_ttl_ms": TTL_MS, **threads}
         return agent, Mastra(
             storage=self.store, lease=self.lease, pubsub=pubsub, agents=[agent], threads=settings
         )
@@ -164,6 +168,33 @@ async def test_what_a_run_took_that_lost_its_thread_is_answered_later(scene: Sce
 
     assert ["hello"] == kept
     assert [("signal", "hello"), ("assistant", "after all")] == rows
+
+
+async def test_a_run_that_lost_its_thread_deletes_nothing_of_who_took_it_over(scene: Scene) -> None:
+    """The turn was promised this run: whoever has the thread now answers under the same id."""
+    async with SharedBus() as bus:
+        again = [waiting("again")] * 4
+        agent, application = scene.application(
+            waiting("go"), *again, pubsub=bus, keep_parts_ms=KEPT_MS
+        )
+        async with application as mastra:
+            accepted = await agent.queue_message("hello", **T).accepted
+            await scene.gates.reached("go")
+            assert mastra.threads.outside is not None
+            holder = mastra.threads.outside.reach.source_id
+            await scene.lease.release_lease(KEY, str(accepted.run_id), holder=holder)
+            assert await scene.lease.acquire_lease(KEY, "other", 60_000)
+            assert accepted.output is not None
+            await accepted.output.wait()
+            await scene.lease.release_lease(KEY, "other")
+            await scene.gates.reached("again")
+            again_id = agent.get_active_thread_run_id(**T)
+            await asyncio.sleep(1.1 * KEPT_MS / 1000)
+            told = await bus.get_history(thread_topic("r", "t"))
+            scene.gates.open("again")
+
+    parts = [event.data["part"]["type"] for event in told if event.type == events.PART]
+    assert (accepted.run_id, "start") == (again_id, parts[0])
 
 
 async def _is_at_rest(mastra: Mastra) -> bool:
