@@ -32,6 +32,7 @@ from mastra_core.streaming.output import ModelOutput
 from mastra_core.threads.announce import RunAnnouncer
 from mastra_core.threads.inbox import InboxEntry
 from mastra_core.threads.lease_keeper import run_id_from_owner
+from mastra_core.threads.queues import accepted_ms
 from mastra_core.threads.reach import Backends, ThreadReach
 from mastra_core.threads.record import ActiveRun, Reservation, ThreadAgent, ThreadRecord
 from mastra_core.threads.thread_key import split_key
@@ -295,7 +296,7 @@ class OutsideThreads:
                     if not self._joins(entry, reserved.agent_id, begun):
                         self._queue(record, entry, is_begun=entry.signal.id in begun)
                     else:
-                        record.queues.adopt(entry.signal, pre_run=True)
+                        record.queues.adopt_in_order(entry.signal)
                         record.waiting_agent = self._find_agent(entry.agent_id)
                 is_ours = True
                 reserved.settle(run_id)
@@ -344,6 +345,12 @@ class OutsideThreads:
         ):
             record.taken.pop(run_id, None)
             return None
+        # What waits here may have been accepted before some of them.
+        here = min(map(accepted_ms, record.queues.pre_run), default=None)
+        later = [one for one in joining if here is not None and one.order[0] > here]
+        for one in later:
+            record.queues.adopt_in_order(one.signal)
+        joining = [one for one in joining if one not in later]
         record.take(run_id, [one.signal for one in joining])
         return [one.signal for one in sorted([entry, *joining], key=lambda one: one.order)]
 

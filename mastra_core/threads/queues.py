@@ -25,6 +25,7 @@ __all__ = (
     "QueueMeter",
     "QueuedTurn",
     "ThreadQueues",
+    "accepted_ms",
 )
 
 _MIB: Final = 1024 * 1024
@@ -106,8 +107,12 @@ class QueuedTurn:
     @property
     def accepted(self) -> tuple[bool, int, int]:
         """The order of acceptance, as that of the inbox, behind what was begun."""
-        first = self.signals[0]
-        return not self.is_begun, epoch_ms(first.accepted_at or first.created_at), self.number
+        return not self.is_begun, accepted_ms(self.signals[0]), self.number
+
+
+def accepted_ms(signal: Signal) -> int:
+    """When it was accepted, as its sender's clock says."""
+    return epoch_ms(signal.accepted_at or signal.created_at)
 
 
 @dataclass(slots=True)
@@ -174,6 +179,13 @@ class ThreadQueues:
         """Let a signal wait that was accepted elsewhere, whatever waits already."""
         self._count(signal, len(encode(signal.to_wire())))
         (self.pre_run if pre_run else self.pending).append(signal)
+
+    def adopt_in_order(self, signal: Signal) -> None:
+        """The same for the run that is being set up: behind what was accepted before it."""
+        self._count(signal, len(encode(signal.to_wire())))
+        at = accepted_ms(signal)
+        later = (n for n, one in enumerate(self.pre_run) if accepted_ms(one) > at)
+        self.pre_run.insert(next(later, len(self.pre_run)), signal)
 
     def restore(self, signals: Sequence[Signal]) -> None:
         """Let signals wait again that were taken, before all others."""

@@ -398,6 +398,45 @@ async def test_what_was_answered_while_we_asked_for_the_thread_is_not_answered_a
     assert [("signal", "x"), ("assistant", "told")] == rows
 
 
+async def test_what_others_left_takes_its_place_among_what_waits_here(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run answers all of it, in the order in which it was accepted."""
+    acquire, clock, ids = scene.lease.acquire_lease, SystemClock(), UuidIds()
+
+    async def late(*args: Any, **options: Any) -> Any:
+        await scene.gates.wait("acquire")
+        return await acquire(*args, **options)
+
+    monkeypatch.setattr(scene.lease, "acquire_lease", late)
+    agent, application = scene.application([text("all")])
+    async with application as mastra:
+        inbox = mastra.threads.outside.reach.inbox if mastra.threads.outside else None
+        assert inbox is not None
+        first, second = agent.send_message("first", **T), agent.send_message("second", **T)
+        await scene.gates.reached("acquire")
+        for name, seconds in (("late", 1), ("early", -1)):
+            signal = create_signal(
+                {"type": "user", "contents": name, "id": name},
+                clock=clock,
+                ids=ids,
+                accepted_at=clock.now() + timedelta(seconds=seconds),
+            )
+            await inbox.put(KEY, InboxEntry(signal=signal, agent_id="a"))
+        scene.gates.open("acquire")
+        await first.accepted
+        await second.accepted
+        left = inbox_of(mastra)
+
+        async def is_done() -> bool:
+            return not await left()
+
+        await until(is_done)
+        rows = await scene.rows()
+
+    assert ["early", "first", "second", "late", "all"] == [words for _, words in rows]
+
+
 async def test_what_was_answered_elsewhere_is_offered_to_nobody(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
