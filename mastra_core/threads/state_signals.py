@@ -33,6 +33,8 @@ _ATTEMPTS: Final = 16
 #: How often is looked whether another process has told the state by now; the longest pause.
 _LOOK_FIRST: Final = 0.02
 _LOOK_LONGEST: Final = 0.5
+#: The same where others tell one state after the other.
+_LOOK_OFTEN: Final = 0.1
 #: Outcomes after which the state was told.
 _TOLD: Final = ("wake", "deliver", "persist")
 
@@ -79,7 +81,8 @@ class StateSender:
         The lane is written before the signal is routed and put back if the signal wasn't taken,
         so that one that was dropped doesn't count as told. Whoever finds the same state written
         and not yet taken waits until that is decided; if its sender never says, the very signal
-        that it was about to send is sent on, so that the thread gets it once.
+        that it was about to send is sent on, so that the thread gets it once. Who has another
+        state to tell lets that one go before it.
 
         Args:
             value: The state (signals.md 13.1).
@@ -120,8 +123,9 @@ class StateSender:
     ) -> StateSignalResult:
         thread_id, resource_id = target.thread_id, target.resource_id
         assert thread_id is not None
+        until = self._clock.monotonic() + self._patience()
         for _ in range(_ATTEMPTS):
-            known = await tracker.load(thread_id, resource_id=resource_id)
+            known = await self._load(state, target, tracker, until=until)
             if known is None:
                 raise ThreadNotFoundError(
                     f"sendStateSignal could not load thread {thread_id}",
@@ -152,6 +156,26 @@ class StateSender:
             f"Lane {state.lane!r} of thread {thread_id!r} changes too often to be written.",
             details={"thread_id": thread_id, "lane": state.lane},
         )
+
+    async def _load(
+        self, state: StateInput, target: SignalTarget, tracker: LaneTracker, *, until: float
+    ) -> KnownLanes | None:
+        """
+        The lanes, once nobody is about to tell another state on this one, or time is over: the
+        thread is to hear them in the order in which the lane had them.
+        """
+        assert target.thread_id is not None
+        pause = _LOOK_FIRST
+        while True:
+            known = await tracker.load(target.thread_id, resource_id=target.resource_id)
+            if known is None or known.opened(state.lane) is None:
+                return known
+            left = until - self._clock.monotonic()
+            if left <= 0 or decide_change(state, known.tracking(state.lane), None) is None:
+                return known
+            await self._clock.sleep(min(pause, left))
+            # Who has told one state goes on with the next at once: the moment between is short.
+            pause = min(2 * pause, _LOOK_OFTEN)
 
     async def _is_decided(self, known: KnownLanes, lane: str, tracker: LaneTracker) -> bool:
         """

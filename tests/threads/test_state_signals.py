@@ -207,6 +207,27 @@ async def test_what_another_process_is_telling_is_waited_for(
     assert [] == await rows(mastra)
 
 
+@pytest.mark.parametrize("lives", [True, False])
+async def test_another_state_lets_the_one_before_it_go_first(
+    mastra: Mastra, agent: Agent, clock: FakeClock, *, lives: bool
+) -> None:
+    """Else the thread could hear last what the lane calls past; a dead sender keeps nobody."""
+    tracker = await begin(mastra, "k1")
+    waiting = asyncio.ensure_future(send(mastra, agent, sender(mastra, clock), "k2"))
+    await pass_time(clock, 0.02)
+    assert [] == await rows(mastra)
+
+    if lives:
+        await tracker.confirm("t", "browser", "theirs")
+    await pass_time(clock, 1 if lives else 15)
+
+    sent = await waiting
+    assert sent.signal is not None
+    assert sent.signal.metadata is not None
+    assert 2 == sent.signal.metadata["state"]["version"]
+    assert 1 == len(await rows(mastra))
+
+
 async def test_what_another_process_could_not_tell_is_told(
     mastra: Mastra, agent: Agent, clock: FakeClock
 ) -> None:
