@@ -617,15 +617,17 @@ class OutsideThreads:
                 await asyncio.wait([active.announcing])
                 await active.announcer.finish(persisted=active.agent.stores_messages)
             # Ours until it is out of the inbox: whoever looks there knows it.
-            answered = self._answered(active, record.taken.get(active.run_id, ()))
+            taken = record.taken.get(active.run_id, ())
+            answered = self._answered(active, taken)
             await self.reach.answered(record.key, answered)
             if output.status != "suspended":
                 self._segments.pop(active.run_id, None)
                 self._ended[active.run_id] = active.agent.id
                 if len(self._ended) > _REMEMBERED_RUNS:
                     del self._ended[next(iter(self._ended))]
-                if active.agent.stores_messages and not active.is_lost:
-                    # Whoever has the thread may say more under this id, and trims it all.
+                is_over = not active.is_lost and set(taken) <= set(answered)
+                if active.agent.stores_messages and is_over:
+                    # Else whoever tries it again says more under this id, and trims all of it.
                     self.reach.trim_later(record.key, active.run_id)
         except MastraError:
             logger.warning("the end of a run was not told", exc_info=True)

@@ -476,11 +476,10 @@ class ThreadReach:
         while self._trims:
             due, key, run_id, until_ms = self._trims[0]
             await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-            # Once it isn't ours any more, and if it is at work again, its end has all deleted.
-            is_at_work = run_id == run_id_from_owner(await self.owner(key))
-            is_ours = self.held_by(key) == run_id
             try:
-                if is_ours if until_ms is not None else not is_at_work:
+                # Somebody else may say more under this id by now, by a clock of his own.
+                is_ours = self._leases is None or self.held_by(key) == run_id
+                if until_ms is None or is_ours:
                     await pubsub.trim_topic(
                         thread_topic(*split_key(key)), run_id=run_id, produced_before_ms=until_ms
                     )
