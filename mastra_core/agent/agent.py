@@ -40,6 +40,7 @@ from mastra_core.contracts.signal_sink import (
     StateSignalResult,
 )
 from mastra_core.contracts.tool import Tool
+from mastra_core.contracts.tool_hooks import ToolHooks
 from mastra_core.errors import (
     ConfigError,
     MastraDeprecationWarning,
@@ -326,6 +327,11 @@ class Agent:
                     details=exc.details,
                 ) from exc
         return options
+
+    @property
+    def tool_hooks(self) -> ToolHooks:
+        """What sees the tool calls of all its runs."""
+        return options_from({}, self._defaults).hooks or ToolHooks()
 
     # -- running --------------------------------------------------------------------------
 

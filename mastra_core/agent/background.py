@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from mastra_core.agent.answers import check_answer
 from mastra_core.background import AgentBackground, BackgroundTaskManager, policy_from
 from mastra_core.background.eligibility import eligible_policy, instruction_for, plan_for
 from mastra_core.base.jsonjs import sanitize_copy
@@ -20,15 +22,18 @@ from mastra_core.contracts.background import (
 )
 from mastra_core.contracts.storage.background_tasks import TaskFilter
 from mastra_core.contracts.tool import DelegatedCall, Tool, ToolContext
-from mastra_core.errors import ToolError
+from mastra_core.contracts.tool_hooks import ToolHooks
+from mastra_core.errors import ToolError, ToolInputError
 from mastra_core.loop.delegating import delegated_call, delegated_record
+from mastra_core.loop.model_step import StepCall
+from mastra_core.loop.tool_body import invalid_input, run_body
 from mastra_core.wire.chunks import RUN_CHUNKS, Chunk
 from mastra_core.wire.tasks import TERMINAL_TASK_STATUSES, BackgroundTask
 
 if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
 
-__all__ = ("RunBackgroundTasks", "executor_of_tool")
+__all__ = ("RunBackgroundTasks", "ToolExecutor", "executor_of_tool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,8 @@ class RunBackgroundTasks:
     resource_id: str | None
     #: Whoever called waits for tasks by itself (streaming.md 9, rule 5).
     waits_elsewhere: bool = False
+    #: See the calls of the run, wherever these run.
+    hooks: ToolHooks = field(default_factory=ToolHooks)
 
     # -- eligibility ----------------------------------------------------------------------
 
@@ -85,10 +92,6 @@ class RunBackgroundTasks:
         transcript = context.messages
         given = replace(context, load_messages=lambda: transcript)
 
-        async def execute(execution: TaskExecution) -> Any:
-            assert tool.execute is not None
-            return await tool.execute(parsed, _context_of_task(given, execution))
-
         return await self.manager.hand_over(
             plan,
             tool_name=context.tool_name,
@@ -98,7 +101,7 @@ class RunBackgroundTasks:
             run_id=self.run_id,
             thread_id=self.thread_id,
             resource_id=self.resource_id,
-            executor=execute,
+            executor=ToolExecutor(tool, self.hooks, lambda _execution: (parsed, given)),
             on_created=on_created,
         )
 
@@ -208,24 +211,79 @@ class _TaskWriter:
         await self._execution.emit(sanitize_copy(chunk))
 
 
-def _context_of_task(context: ToolContext, execution: TaskExecution) -> ToolContext:
+class ToolExecutor:
+    """
+    Runs calls of a tool as tasks, as the loop runs them.
+
+    Args:
+        tool: The tool.
+        hooks: See the calls, and may keep them from running.
+        begin: Arguments and surroundings of the call that a task stands for.
+    """
+
+    def __init__(
+        self,
+        tool: Tool,
+        hooks: ToolHooks,
+        begin: Callable[[TaskExecution], tuple[Any, ToolContext]],
+    ) -> None:
+        self._tool = tool
+        self._hooks = hooks
+        self._begin = begin
+
+    async def __call__(self, execution: TaskExecution) -> Any:
+        """One attempt; what it returns is the result of the task."""
+        task = execution.task
+        args, given = self._begin(execution)
+        parked: list[Any] = []
+        context = _context_of_task(given, execution, self._tool, parked)
+        call = StepCall(tool_call_id=task.tool_call_id, tool_name=task.tool_name, args=task.args)
+        try:
+            return await run_body(
+                self._tool, call, args, context, self._hooks, has_parked=parked.__len__
+            )
+        except ToolInputError as exc:
+            return invalid_input(exc)
+
+    def check_resume(self, task: BackgroundTask, data: Any) -> None:
+        """
+        Refuse data that a suspended task won't take.
+
+        Raises:
+            SchemaError: They don't fit.
+            ResumeKindMismatchError: A sub-agent waits for a decision, and this is none.
+        """
+        check_answer(self._tool, task.suspend_payload, data)
+
+
+def _context_of_task(
+    context: ToolContext, execution: TaskExecution, tool: Tool, parked: list[Any]
+) -> ToolContext:
     task = execution.task
 
     async def suspend(
         payload: Any = None, *, delegated: DelegatedCall | None = None, **_options: Any
     ) -> None:
+        own = sanitize_copy(payload)
         if delegated is not None:
-            own = {"toolCallSuspended": sanitize_copy(payload)}
-            payload = delegated_record(own, task.tool_call_id, delegated)
-        await execution.suspend(payload)
+            own = delegated_record({"toolCallSuspended": own}, task.tool_call_id, delegated)
+        elif (check := getattr(tool, "check_suspend", None)) is not None:
+            check(own)
+        parked.append(own)
+        await execution.suspend(own)
 
     earlier = task.suspend_payload if execution.is_resumed else None
     inner = delegated_call(earlier) if isinstance(earlier, Mapping) else None
+    data = execution.resume_data
+    if execution.is_resumed and inner is None:
+        # What was refused before may come from a peer all the same; the tool gets it as it is.
+        with suppress(ToolInputError):
+            data = tool.parse_resume(data)
     return replace(
         context,
         writer=_TaskWriter(execution),
         suspend=suspend,
-        resume_data=execution.resume_data,
+        resume_data=data,
         is_resumed=execution.is_resumed,
         suspend_payload=_own_payload(earlier) if inner is not None else earlier,
         delegated=inner,
@@ -252,9 +310,8 @@ def executor_of_tool(agent: Agent, tool_name: str) -> TaskExecutor | None:
         return None
     known = tool
 
-    async def execute(execution: TaskExecution) -> Any:
+    def begin(execution: TaskExecution) -> tuple[Any, ToolContext]:
         task = execution.task
-        assert known.execute is not None
         args, _ = background_override(task.args)
         context = ToolContext(
             agent_id=task.agent_id,
@@ -268,7 +325,6 @@ def executor_of_tool(agent: Agent, tool_name: str) -> TaskExecutor | None:
             idempotency_key=f"{task.run_id}:{task.tool_call_id}",
             mastra=getattr(agent.host, "application", None),
         )
-        parsed = known.parse_input(sanitize_copy(args))
-        return await known.execute(parsed, _context_of_task(context, execution))
+        return known.parse_input(sanitize_copy(args)), context
 
-    return execute
+    return ToolExecutor(known, agent.tool_hooks, begin)

@@ -9,19 +9,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from mastra_core.agent.answers import check_answer, check_told_schema
 from mastra_core.agent.arguments import check_given_ids, check_ids
 from mastra_core.agent.memory import close_parked_calls
 from mastra_core.agent.run import RunBuilder
-from mastra_core.agent.sub_agents import SubAgentTool, check_told_schema
+from mastra_core.agent.sub_agents import SubAgentTool
 from mastra_core.agent.until_idle import started
-from mastra_core.base.jsonjs import decode
 from mastra_core.contracts.tool import Tool
 from mastra_core.errors import (
     AmbiguousRunError,
     RunArgumentError,
     RunNotFoundError,
-    SchemaError,
-    ToolInputError,
     shown,
 )
 from mastra_core.loop.delegating import delegated_call
@@ -237,21 +235,10 @@ def _check_data(tools: Mapping[str, Tool], parked: ParkedRun, tool_call_id: str,
             if only a hook of its step has the tool.
     """
     tool_name, outcome = parked.name_of(tool_call_id), parked.outcome_of(tool_call_id)
-    known = tools.get(tool_name)
-    inner = delegated_call((outcome.suspend_payload if outcome is not None else None) or {})
-    if known is None:
-        told = parked.told_schema(tool_call_id) if inner is None else None
-        if told is not None:
-            check_told_schema(told, tool_name, data)
+    known, payload = tools.get(tool_name), outcome.suspend_payload if outcome is not None else None
+    if known is not None:
+        check_answer(known, payload, data)
         return
-    if inner is not None and isinstance(known, SubAgentTool):
-        check_told_schema(decode(inner.resume_schema), inner.tool_name, data)
-        return
-    try:
-        known.parse_resume(data)
-    except ToolInputError as exc:
-        raise SchemaError(
-            exc.message,
-            id="WORKFLOW_SCHEMA_VALIDATION_FAILED",
-            details=exc.details,
-        ) from exc
+    told = parked.told_schema(tool_call_id) if delegated_call(payload or {}) is None else None
+    if told is not None:
+        check_told_schema(told, tool_name, data)

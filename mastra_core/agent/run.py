@@ -462,6 +462,7 @@ class RunBuilder:
             thread_id=message_list.thread_id,
             resource_id=message_list.resource_id,
             waits_elsewhere=self.waits_elsewhere,
+            hooks=self._options.hooks or ToolHooks(),
         )
         return background if any(map(background.is_eligible, self._tools)) else None
 

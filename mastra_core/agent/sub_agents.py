@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mastra_core.agent.options import RESERVED
 from mastra_core.agent.tools import FunctionTool
-from mastra_core.base.json_schema import schema_problems
 from mastra_core.base.tasks import call_maybe_async
 from mastra_core.contracts.delegation import (
     Delegation,
@@ -29,7 +28,6 @@ from mastra_core.errors import (
     ConfigError,
     MastraError,
     RunNotFoundError,
-    SchemaError,
     ToolError,
     shown,
 )
@@ -39,7 +37,7 @@ from mastra_core.wire.chunks import Chunk
 if TYPE_CHECKING:
     from mastra_core.agent.agent import Agent
 
-__all__ = ("SubAgentTool", "check_told_schema", "sub_agent_tools")
+__all__ = ("SubAgentTool", "sub_agent_tools")
 
 logger = logging.getLogger(__name__)
 
@@ -363,20 +361,3 @@ async def _wait(output: ModelOutput | _Waiting, context: ToolContext) -> None:
             thread_id=output.message_list.thread_id,
         ),
     )
-
-
-def check_told_schema(schema: Mapping[str, Any], tool_name: str, data: Any) -> None:
-    """
-    Refuse data that a call's tool won't take, before anything is claimed.
-
-    Raises:
-        SchemaError: It doesn't fit the schema that the call was parked with.
-    """
-    problems = schema_problems(data, schema)
-    if problems:
-        text = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-        raise SchemaError(
-            f"Tool {tool_name!r} got resume data that don't fit: {text}.",
-            id="WORKFLOW_SCHEMA_VALIDATION_FAILED",
-            details={"tool": tool_name, "fields": problems},
-        )

@@ -54,6 +54,8 @@ from mastra_core.errors import (
     EventTooLargeError,
     MastraError,
     PubSubError,
+    ResumeKindMismatchError,
+    SchemaError,
     StorageError,
     TaskError,
     TaskLimitError,
@@ -539,7 +541,7 @@ class BackgroundTaskManager:
                 data = event.data if isinstance(event.data, dict) else {}
                 try:
                     await self.resume(event.run_id, data.get("resumeData"))
-                except TaskError as exc:
+                except (TaskError, SchemaError, ResumeKindMismatchError) as exc:
                     logger.info("resume refused", extra={"task_id": event.run_id}, exc_info=exc)
             case "task.cancel":
                 await self.cancel(event.run_id)
@@ -671,6 +673,8 @@ class BackgroundTaskManager:
             TaskNotFoundError: There is none.
             TaskError: It isn't suspended (any more).
             TaskLimitError: All places are taken; try again later.
+            SchemaError: The data don't fit; it waits on.
+            ResumeKindMismatchError: It waits for a decision, and this is none.
             PubSubError: Another process has to run it, and can't be told the data.
         """
         task = await self.store.get_task(task_id)
@@ -679,6 +683,9 @@ class BackgroundTaskManager:
         check_resumable(task)
         await self.start()
         executor = self.executor_for(task) if self.executes else None
+        check = getattr(executor, "check_resume", None)
+        if check is not None:
+            check(task, resume_data)
         if executor is None:
             event = command("task.resume", task, resumeData=resume_data)
             await self._publish(DISPATCH_TOPIC, event, is_needed=True)

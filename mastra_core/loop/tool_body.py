@@ -15,11 +15,11 @@ from mastra_core.contracts.tool_hooks import (
     ToolInput,
     ToolSkip,
 )
-from mastra_core.errors import ToolError, shown
+from mastra_core.errors import ToolError, ToolInputError, shown
 from mastra_core.loop.model_step import StepCall
 from mastra_core.wire.chunks import Chunk
 
-__all__ = ("InputObservers", "run_body")
+__all__ = ("InputObservers", "invalid_input", "run_body")
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,19 @@ async def run_body(
         await _tell(hooks.after, ToolCallEnd(**named, output=value))
         await _tell(getattr(tool, "on_output", None), value)
     return value
+
+
+def invalid_input(error: ToolInputError) -> dict[str, Any]:
+    """What the model reads when its arguments don't fit (streaming.md 6.3)."""
+    fields = error.details.get("fields")
+    return {
+        "error": True,
+        "message": error.message,
+        "validationErrors": {
+            "errors": list(fields.values()) if isinstance(fields, Mapping) else [error.message],
+            "fields": fields if isinstance(fields, Mapping) else {},
+        },
+    }
 
 
 class InputObservers:

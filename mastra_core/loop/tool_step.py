@@ -36,7 +36,7 @@ from mastra_core.errors import (
 from mastra_core.loop.delegating import delegated_call, delegated_record
 from mastra_core.loop.model_step import StepCall
 from mastra_core.loop.setup import RunSetup
-from mastra_core.loop.tool_body import run_body
+from mastra_core.loop.tool_body import invalid_input, run_body
 from mastra_core.loop.tool_writer import RunToolWriter
 from mastra_core.messages.from_output import ResponseWriter
 from mastra_core.messages.task_results import apply_start, placeholder
@@ -318,7 +318,7 @@ class ToolStep:
             if (check_context := getattr(tool, "check_context", None)) is not None:
                 check_context(self._setup.request_context)
         except ToolInputError as exc:
-            self._settle(index, started, {"result": _invalid_input(exc)})
+            self._settle(index, started, {"result": invalid_input(exc)})
             return
         except Exception as exc:  # noqa: BLE001 - a schema of the tool failed, not its arguments
             span.record_error(exc)
@@ -352,7 +352,7 @@ class ToolStep:
                 output = await self._processed(call, output)
                 output |= await _shown_to_model(tool, output["result"])
         except ToolInputError as exc:
-            output = {"result": _invalid_input(exc)}
+            output = {"result": invalid_input(exc)}
         except (ForbiddenError, TripwireError):
             raise
         except asyncio.CancelledError as exc:
@@ -659,19 +659,6 @@ def decline_reason(decision: Mapping[str, Any]) -> str:
         if isinstance(reason, str) and reason.strip():
             return reason
     return DEFAULT_DECLINE_REASON
-
-
-def _invalid_input(error: ToolInputError) -> dict[str, Any]:
-    """What the model reads when its arguments don't fit (streaming.md 6.3)."""
-    fields = error.details.get("fields")
-    return {
-        "error": True,
-        "message": error.message,
-        "validationErrors": {
-            "errors": list(fields.values()) if isinstance(fields, Mapping) else [error.message],
-            "fields": fields if isinstance(fields, Mapping) else {},
-        },
-    }
 
 
 def _tool_failure(error: BaseException, call: StepCall) -> MastraError:
