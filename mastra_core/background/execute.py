@@ -26,7 +26,9 @@ from mastra_core.errors import (
     ForbiddenError,
     LeaseLostError,
     MastraError,
+    StorageConnectionError,
     StorageError,
+    StorageTimeoutError,
     TaskError,
     TaskTimeoutError,
     TripwireError,
@@ -49,8 +51,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that the last writes of an aborted task may take.
 LAST_WRITES: Final = 5.0
-#: An end is written down so often; in between are pauses of 0.1 s and more.
+#: An end that the store refuses is written so often; in between are pauses of 0.1 s and more.
 _WRITES: Final = 6
+_LONGEST_PAUSE: Final = 2.0
 #: Seconds that a body gets to end once it was cancelled.
 _STUBBORN: Final = 5.0
 
@@ -300,8 +303,14 @@ async def _again(job: Job, around: JobSurroundings) -> bool:
 
 
 async def _end(job: Job, around: JobSurroundings, ending: Mapping[str, Any]) -> None:
-    """Write the end; of several writers one wins, and only that one tells (streaming.md 8.1)."""
-    for attempt in range(_WRITES):
+    """
+    Write the end; of several writers one wins, and only that one tells (streaming.md 8.1).
+
+    A store that can't be reached is asked again for as long as the task is ours: nobody else has
+    the result.
+    """
+    attempt = 0
+    while True:
         try:
             # Whoever lost the task must not write over its next attempt.
             job.lease.assert_owned()
@@ -310,14 +319,30 @@ async def _end(job: Job, around: JobSurroundings, ending: Mapping[str, Any]) -> 
         except LeaseLostError:
             logger.warning("task lost to another process", extra={"task_id": job.task.id})
             return
-        except StorageError:
-            if attempt + 1 == _WRITES:
-                raise
-            logger.warning("end of a task not written yet", extra={"task_id": job.task.id})
-            await around.clock.sleep(0.1 * 2**attempt)
+        except StorageError as exc:
+            is_away = isinstance(exc, (StorageConnectionError, StorageTimeoutError))
+            if not is_away and attempt + 1 >= _WRITES:
+                if ending["status"] == "failed":
+                    raise
+                # What the store doesn't take is a fault of the body, as what has no JSON form.
+                ending, attempt = _refused(exc, around), 0
+                continue
+            if attempt == 0:
+                logger.warning("end of a task not written yet", extra={"task_id": job.task.id})
+            await around.clock.sleep(min(0.1 * 2**attempt, _LONGEST_PAUSE))
+            attempt += 1
     if won:
         job.task = job.task.replace(**ending)
         await around.ended(job, job.task)
+
+
+def _refused(error: StorageError, around: JobSurroundings) -> dict[str, Any]:
+    message = f"What the task came to can't be stored: {error.message}"
+    return {
+        "status": "failed",
+        "error": {"message": message},
+        "completed_at": around.clock.now(),
+    }
 
 
 class _Outputs:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol
 
 from mastra_core.base.clock import Clock
 from mastra_core.base.tasks import shielded
+from mastra_core.errors import StorageError
 from mastra_core.streaming.broadcast import ChunkBuffer
 from mastra_core.streaming.output import ModelOutput, OuterStream
 from mastra_core.wire.chunks import Chunk
@@ -274,10 +275,19 @@ class UntilIdle:
             await self._sleep(min(left, self._rules.poll_ms / 1000))
             if not self._changed.is_set():
                 # A lost event must not keep us waiting (field report R128).
-                for task in await self._look(list(self._running)):
-                    self._note_end(task)
-                    self._changed.set()
+                await self._look_at_records()
         return True
+
+    async def _look_at_records(self) -> None:
+        try:
+            ended = await self._look(list(self._running))
+        except StorageError:
+            # The tasks go on, and there is a next look.
+            logger.warning("records of tasks can't be read now", exc_info=True)
+            return
+        for task in ended:
+            self._note_end(task)
+            self._changed.set()
 
     async def _sleep(self, seconds: float) -> None:
         """So long, or until something happens."""

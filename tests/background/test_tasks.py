@@ -11,7 +11,15 @@ import pytest
 from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra, ToolContext
 from mastra_core.background import BackgroundTaskManager
-from mastra_core.errors import ForbiddenError, TaskError, TaskLimitError, TaskNotFoundError
+from mastra_core.errors import (
+    ForbiddenError,
+    StorageConnectionError,
+    StorageDataError,
+    StorageError,
+    TaskError,
+    TaskLimitError,
+    TaskNotFoundError,
+)
 from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 from mastra_core.wire.events import Event
@@ -831,3 +839,68 @@ async def test_a_parked_run_does_not_overwrite_what_came_meanwhile(open_app: Ope
     told = [turn for turn in model.requests[1].prompt if turn["role"] == "tool"]
     outputs = [part["output"]["value"] for turn in told for part in turn["content"]]
     assert outputs == ["leaves", "green"]
+
+
+class Refusing:
+    """Records whose ends a store doesn't take for a while, or not at all."""
+
+    def __init__(self, store: Any, error: StorageError, *, times: int, status: str = "") -> None:
+        self._store = store
+        self._error = error
+        self._status = status
+        self.times = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def update_task(self, task_id: str, patch: Any, **options: Any) -> bool:
+        if patch["status"] in (self._status or patch["status"]) and self.times > 0:
+            self.times -= 1
+            raise self._error
+        won: bool = await self._store.update_task(task_id, patch, **options)
+        return won
+
+
+async def test_a_result_waits_for_a_store_that_is_away(open_app: OpenApp) -> None:
+    """Nobody else has it; so long as the task is ours, it is written as soon as it can be."""
+    body = Body("found")
+    clock = FakeClock()
+    agent = helper([CALL], [text("started")], tools=[research(body)])
+    app = await open_app(agent, clock=clock)
+    await (await agent.stream("look up tea", **THREAD)).wait()
+    await body.gates.reached("end")
+    manager = manager_of(app)
+    store: Any = Refusing(manager.store, StorageConnectionError("The line is cut."), times=12)
+    manager.store = store
+    body.gates.open("end")
+    await clock.settle()
+    for _ in range(40):
+        await clock.advance(0.5)
+
+    assert 0 == store.times
+    task = await only_task(app)
+    assert ("completed", "found") == (task.status, task.result)
+
+
+async def test_a_result_that_the_store_refuses_fails_the_task(open_app: OpenApp) -> None:
+    """It says why, instead of waiting until its process is taken for dead."""
+    body = Body("found")
+    clock = FakeClock()
+    agent = helper([CALL], [text("started")], tools=[research(body)])
+    app = await open_app(agent, clock=clock)
+    await (await agent.stream("look up tea", **THREAD)).wait()
+    await body.gates.reached("end")
+    manager = manager_of(app)
+    store: Any = Refusing(
+        manager.store, StorageDataError("It is too large."), times=99, status="completed"
+    )
+    manager.store = store
+    body.gates.open("end")
+    await clock.settle()
+    for _ in range(20):
+        await clock.advance(0.5)
+
+    task = await only_task(app)
+    assert "failed" == task.status
+    assert task.error is not None
+    assert "What the task came to can't be stored: It is too large." == task.error["message"]

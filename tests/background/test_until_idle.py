@@ -10,7 +10,12 @@ import pytest
 
 from mastra_conformance import case
 from mastra_core import Agent, FunctionTool, Mastra, ToolContext
-from mastra_core.errors import ConfigError, MastraDeprecationWarning, RunArgumentError
+from mastra_core.errors import (
+    ConfigError,
+    MastraDeprecationWarning,
+    RunArgumentError,
+    StorageConnectionError,
+)
 from mastra_core.testing.fake_clock import FakeClock
 from mastra_core.testing.scripted_model import Gates, ScriptedModel, text, tool_call
 
@@ -391,6 +396,34 @@ async def test_a_lost_event_is_made_good_by_the_record(open_app: OpenApp) -> Non
     kinds = [chunk["type"] async for chunk in output.full_stream]
     assert kinds.count("finish") == 2
     assert "call_1" in directive(model, 2)
+
+
+async def test_a_look_that_fails_ends_nothing(open_app: OpenApp) -> None:
+    """The store is away when the records are looked at; there is a next look."""
+    gates = Gates()
+    clock = FakeClock()
+    agent, _ = helper([call()], [text("wait")], [text("here")], tools=gated(gates, "research"))
+    app: Mastra = await open_app(agent, clock=clock)
+    output = await agent.stream("go", **THREAD, until_idle=True)
+    await clock.settle()
+    manager = app.background_tasks
+    assert manager is not None
+    get_task, failures = manager.store.get_task, [1, 1]
+
+    async def fail_first(task_id: str) -> Any:
+        if failures:
+            failures.pop()
+            raise StorageConnectionError("The line is cut.")
+        return await get_task(task_id)
+
+    manager.store.get_task = fail_first  # type: ignore[method-assign] # a store that is away
+    await clock.advance(11)
+    gates.open("research")
+    await clock.advance(6)
+
+    kinds = [chunk["type"] async for chunk in output.full_stream]
+    assert [] == failures
+    assert kinds.count("finish") == 2
 
 
 async def test_a_woken_run_goes_on_by_itself(open_app: OpenApp) -> None:
