@@ -70,10 +70,14 @@ def check_choices(choices: Sequence[ProcessorChoice]) -> None:
                 )
             case _:
                 pass
-        if not isinstance(getattr(choice, "id", None), str):
-            raise ConfigError(f"{type(choice).__name__} is no processor: it has no id.")
-        if not any(callable(getattr(choice, hook, None)) for hook in HOOKS):
-            raise ConfigError(f"Processor {choice.id!r} has none of the hooks: {', '.join(HOOKS)}.")
+        _check_processor(choice)
+
+
+def _check_processor(given: Any) -> None:
+    if not isinstance(getattr(given, "id", None), str):
+        raise ConfigError(f"{type(given).__name__} is no processor: it has no id.")
+    if not any(callable(getattr(given, hook, None)) for hook in HOOKS):
+        raise ConfigError(f"Processor {given.id!r} has none of the hooks: {', '.join(HOOKS)}.")
 
 
 def given_processors(choices: Sequence[ProcessorChoice]) -> list[Processor]:
@@ -180,5 +184,10 @@ class PluginProcessors:
         name, options = (choice, {}) if isinstance(choice, str) else choice
         key = (agent_id, repr(choice))
         if key not in self._named:
-            self._named[key] = create_processor(self._registry, name, options, self._context)
+            made = create_processor(self._registry, name, options, self._context)
+            try:
+                _check_processor(made)
+            except ConfigError as exc:
+                raise ConfigError(f"What plugins offer as {name!r} can't be used: {exc}") from exc
+            self._named[key] = made
         return self._named[key]

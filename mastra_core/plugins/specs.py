@@ -385,6 +385,8 @@ class Placed:
     order: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(getattr(self.processor, "id", None), str):
+            raise ConfigError(f"{type(self.processor).__name__} is no processor: it has no id.")
         known = dict.fromkeys((*INPUT_SLOTS, *OUTPUT_SLOTS, *ERROR_SLOTS))
         if self.slot not in known:
             raise ConfigError(f"Slot {self.slot!r} is not one of {', '.join(known)}.")

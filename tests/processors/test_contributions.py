@@ -9,6 +9,7 @@ import pytest
 
 from mastra_conformance import case
 from mastra_core import Agent, Mastra
+from mastra_core.errors import ConfigError, PluginBrokenError
 from mastra_core.plugins import Placed, hookimpl
 from mastra_core.testing.scripted_model import ScriptedModel, text
 
@@ -56,3 +57,26 @@ async def test_the_agents_own_wins_over_one_of_the_same_id() -> None:
     await run(Contributor("same", -1, seen), own=noting("same", seen, "the agent's"))
 
     assert ["the agent's"] == seen
+
+
+async def test_what_is_no_processor_is_the_plugins_fault() -> None:
+    """One that the user named fails the call, by its name; others are put aside."""
+
+    class Wrong:
+        @hookimpl
+        def mastra_input_processors(self) -> Any:
+            yield Placed(processor=42)  # type: ignore[arg-type] # a plugin's mistake
+
+    with pytest.raises(PluginBrokenError, match="'Wrong'"):
+        await run(Wrong(), own=noting("own", []))
+
+
+@pytest.mark.parametrize("made", [42, SimpleNamespace(id="idle")], ids=["number", "idle"])
+async def test_a_named_processor_that_is_none_is_refused(made: Any) -> None:
+    class Makes:
+        @hookimpl
+        def mastra_create_processor(self, processor_id: str) -> Any:
+            return made
+
+    with pytest.raises(ConfigError, match="What plugins offer as 'acme'"):
+        await run(Makes(), own="acme")
