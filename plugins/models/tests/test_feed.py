@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mastra_core.errors import ModelError
 from mastra_models.feed import FEED_PARTS, feed
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +19,7 @@ class Source:
     """A request that counts, and remembers whether it was closed."""
 
     def __init__(
-        self, parts: int, failure: Exception | None = None, *, hangs: bool = False
+        self, parts: int, failure: BaseException | None = None, *, hangs: bool = False
     ) -> None:
         self.parts, self.failure, self.hangs = parts, failure, hangs
         self.sent = 0
@@ -90,3 +91,13 @@ async def test_a_slow_listener_holds_the_request_back() -> None:
         await asyncio.sleep(0)
 
         assert source.sent <= FEED_PARTS + 2
+
+
+async def test_a_client_that_gives_up_fails_the_request() -> None:
+    """Nobody cancelled it from outside: the listener must not wait for ever."""
+    source = Source(1, asyncio.CancelledError())
+
+    with pytest.raises(ModelError, match="gave the request up"):
+        async with asyncio.timeout(30):
+            async for _ in feed(source.run(), asyncio.Event()):
+                pass

@@ -12,7 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from mastra_core.base.tasks import is_being_cancelled
 from mastra_core.contracts.model import ModelPart
+from mastra_core.errors import ModelError
 
 __all__ = ("FEED_PARTS", "feed")
 
@@ -61,6 +63,13 @@ async def _pump(
         async with aclosing(source) as parts:
             async for part in parts:
                 await queue.put(part)
+    except asyncio.CancelledError as exc:
+        if is_being_cancelled():
+            raise
+        # Something that the client waited for was cancelled; the request itself was not.
+        failed = ModelError("The model's client gave the request up.")
+        failed.__cause__ = exc
+        await queue.put(_End(failed))
     except Exception as failure:  # noqa: BLE001 - raised again in the listener's task
         await queue.put(_End(failure))
     else:
