@@ -97,7 +97,10 @@ async def test_a_client_that_gives_up_fails_the_request() -> None:
     """Nobody cancelled it from outside: the listener must not wait for ever."""
     source = Source(1, asyncio.CancelledError())
 
-    with pytest.raises(ModelError, match="gave the request up"):
+    async def listen() -> None:
         async with asyncio.timeout(30):
             async for _ in feed(source.run(), asyncio.Event()):
                 pass
+
+    with pytest.raises(ModelError, match="gave the request up"):
+        await listen()
