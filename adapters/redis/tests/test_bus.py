@@ -22,6 +22,7 @@ from mastra_core.plugins.context import AdapterContext
 from mastra_core.wire.events import Event
 from mastra_redis import RedisCache, RedisLease, RedisPubSub
 from mastra_redis.pubsub import streams
+from mastra_redis.pubsub.driver import RedisDriver
 from mastra_redis.pubsub.streams import Tail, idle_ttl_of
 
 pytestmark = pytest.mark.anyio
@@ -615,6 +616,47 @@ async def test_a_flush_asks_what_the_waiting_read_has_not_told_yet(
         await bus.flush()
 
         assert [1, 2] == seen
+
+
+async def test_a_flush_asks_also_after_what_the_waiting_read_has_told(
+    open_bus: Callable[..., RedisPubSub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that just gets what was told before finds what was stored behind it, too."""
+    seen = Seen()
+    reading, taking = RedisDriver.read_after, Tail._take
+    told, may_read = asyncio.Event(), asyncio.Event()
+    may_read.set()
+
+    async def read_after(driver: RedisDriver, *arguments: Any) -> Any:
+        await may_read.wait()
+        return await reading(driver, *arguments)
+
+    async def take(*arguments: Any) -> Any:
+        if told.is_set():
+            await asyncio.sleep(0.5)
+        topics = await taking(*arguments)
+        if topics:
+            told.set()
+        return topics
+
+    monkeypatch.setattr(RedisDriver, "read_after", read_after)
+    monkeypatch.setattr(Tail, "_take", take)
+    async with open_bus() as bus:
+        await bus.subscribe("t", seen)
+        await bus.publish("t", event({"n": 1}))
+        await bus.flush()
+        await asyncio.sleep(0.6)  # what told of it has told
+        told.clear()
+        may_read.clear()
+        await bus.publish("t", event({"n": 2}))
+        await told.wait()
+        await bus.publish("t", event({"n": 3}))
+        flushing = asyncio.create_task(bus.flush())
+        await asyncio.sleep(0.05)
+        may_read.set()
+        await flushing
+
+        assert [{"n": 1}, {"n": 2}, {"n": 3}] == seen.data
 
 
 async def test_a_connection_that_never_answers_is_replaced(

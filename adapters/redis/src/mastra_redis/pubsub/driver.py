@@ -209,6 +209,7 @@ class RedisDriver:
         entries = tail.chunk_after(topic, position)
         if entries is not None:
             return self._page(topic, position, list(entries)[:limit])
+        answered = tail.asks(topic, position)
         with pubsub_errors("read", self._where):
             entries, first, added, length = await self._open_server.scripts.run(
                 "bus_read",
@@ -217,6 +218,7 @@ class RedisDriver:
                 repeatable=True,
             )
         page = self._page(topic, position, entries)
+        answered(page.position)
         if first:
             page.gap = self._gap(topic, position, position_of(first), added, length)
         return page

@@ -7,7 +7,7 @@ fan-out readers that stand where it stood, so that an event crosses the network 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -89,8 +89,10 @@ class _Followed:
     cursor: Position
     #: Whether somebody reads what the waiting read gives, and not only groups that claim.
     reads: bool = False
-    #: Somebody wants to know what is there now, and not what the waiting read has told.
-    is_doubted: bool = False
+    #: How many doubts about the waiting read the server has dispelled by now.
+    dispelled: int = 0
+    #: The server has told of entries up to here, which the waiting read may not know yet.
+    known: Position = (0, 0)
     chunk: Chunk | None = None
 
 
@@ -124,13 +126,16 @@ class Tail:
         self._armed = 0
         self._rearmed = asyncio.Event()
         self._changed = asyncio.Event()
+        #: How often somebody wanted to know what is there now, not what the waiting read has told.
+        self._doubts = 0
 
     async def follow(self, topics: Collection[str]) -> None:
         """Wait for exactly these topics from when this returns."""
         new = [topic for topic in topics if topic not in self._followed]
+        doubts = self._doubts
         tails = await self._ends(new)
         followed = {topic: self._followed[topic] for topic in topics if topic not in tails}
-        followed |= {topic: _Followed(topic, tails[topic]) for topic in new}
+        followed |= {topic: _Followed(topic, tails[topic], dispelled=doubts) for topic in new}
         self._followed = followed
         self._wanted += 1
         self._changed.set()
@@ -284,10 +289,12 @@ class Tail:
         if followed is None:
             return False
         followed.reads = True
-        if followed.is_doubted:
-            followed.is_doubted = False
-            return False
-        return followed.cursor == position and self._reading is not None
+        return (
+            followed.cursor == position
+            and followed.known <= position
+            and followed.dispelled == self._doubts
+            and self._reading is not None
+        )
 
     def chunk_after(self, topic: str, position: Position) -> Iterable[Any] | None:
         """Entries that follow the position without a gap, if they were just read."""
@@ -299,15 +306,28 @@ class Tail:
         return [entry for entry in chunk.entries if position_of(entry[0]) > position]
 
     def doubt(self) -> None:
-        """The waiting read may know less than the server: ask once more for each topic."""
-        for followed in self._followed.values():
-            followed.is_doubted = True
+        """The waiting read may know less than the server: it is to be asked for each topic."""
+        self._doubts += 1
+
+    def asks(self, topic: str, position: Position) -> Callable[[Position], None]:
+        """The server is asked for what comes after a position; to be told how far it answered."""
+        followed, doubts = self._followed.get(topic), self._doubts
+
+        def answered(end: Position) -> None:
+            if followed is None:
+                return
+            followed.known = max(followed.known, end)
+            if position >= followed.cursor:
+                followed.dispelled = max(followed.dispelled, doubts)
+
+        return answered
 
     def forget(self, topic: str) -> None:
         """What was read of a topic doesn't count any more."""
         followed = self._followed.get(topic)
         if followed is not None:
             followed.chunk = None
+            followed.known = (0, 0)
 
 
 async def _reply(connection: AbstractConnection) -> Any:
