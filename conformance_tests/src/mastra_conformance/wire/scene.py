@@ -10,8 +10,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.abc import Traversable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 __all__ = ("VERSION", "GoldenDataError", "Scene", "check_golden_data", "load_scene", "scene_ids")
