@@ -80,12 +80,14 @@ class WatchSuite(Suite):
         self, lease: LeaseProvider, elapse: Elapse
     ) -> None:
         """They look again before they report an expiry."""
-        await lease.acquire_lease("k", "a", 3_000)
         async with watching(lease, "k") as seen:
+            await seen.begin(lease, "k")
+            await lease.acquire_lease("k", "a", 3_000)
+            await seen.until(1)
             await elapse(2_100)
             await lease.renew_lease("k", "a", 3_000)
             await elapse(1_800)
             await lease.release_lease("k", "a")
-            await seen.until(1)
+            await seen.until(2)
 
-        assert [("released", "a")] == seen.kinds
+        assert [("acquired", "a"), ("released", "a")] == seen.kinds
